@@ -1,0 +1,1 @@
+"""The only place that imports Celery and kombu: seams on one side, the steps on the other."""

@@ -1,0 +1,102 @@
+"""``Celery``: the app whose parts know the ledger. The one import that a project changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import celery
+
+from celeriac import conf, ids
+from celeriac.bridge import policies
+from celeriac.bridge.task import mixed
+from celeriac.enqueue.bell import Bell
+
+
+class _NullConnection:
+    """What ``send_task`` wants of a producer's connection."""
+
+    @contextmanager
+    def _reraise_as_library_errors(self) -> Iterator[None]:
+        yield
+
+
+class _NullProducer:
+    """Handed out where Celery wants a producer to send a task.
+
+    A pooled one would be held while our INSERT runs: ten of them, and the eleventh enqueuing thread waits for ever.
+    """
+
+    connection = _NullConnection()
+
+
+class Celery(celery.Celery):  # type: ignore[misc]
+    """Celery, with a ledger. Takes what ``celery.Celery`` takes.
+
+    ``backend=`` and ``result_backend`` are for tasks outside the ledger; the results of jobs live in the ledger.
+    """
+
+    amqp_cls = "celeriac.bridge.door:Door"
+    backend_cls = "celeriac.bridge.backend:LedgerBackend"
+    control_cls = "celeriac.bridge.control:LedgerControl"
+    events_cls = "celeriac.bridge.redacted_events:RedactedEvents"
+    builtin_fixups: ClassVar = {"celeriac.bridge.fixup:fixup"}
+
+    _bell: Bell | None = None
+
+    def on_init(self) -> None:
+        """Worker parts that can be added from outside are added here.
+
+        By name: a project makes its app before Django is set up, and these import models.
+        """
+        self.add_defaults(
+            {
+                "worker_consumer": "celeriac.bridge.consumer:LedgerConsumer",
+                # One message a slot; on Redis the slots themselves are counted.
+                "worker_prefetch_multiplier": 1,
+                "broker_connection_retry_on_startup": True,
+                "worker_cancel_long_running_tasks_on_connection_loss": False,
+            }
+        )
+        self.steps["worker"].add("celeriac.bridge.bootsteps:Incarnation")
+        self.steps["consumer"].add("celeriac.bridge.bootsteps:TakeForFreeSlots")
+
+    # ---- enqueueing ----------------------------------------------------------------------------------------------------
+
+    def send_task(self, name: str, args: Any = None, kwargs: Any = None, *more: Any, **options: Any) -> Any:
+        """As in Celery; a job without an id of the caller's gets a time-ordered one."""
+        if len(more) < 3 and not options.get("task_id"):
+            options["task_id"] = ids.new()
+        return super().send_task(name, args, kwargs, *more, **options)
+
+    @contextmanager
+    def producer_or_acquire(self, producer: Any = None) -> Iterator[Any]:
+        """A producer that can't publish: what sends tasks writes rows. Broadcasts and events have pools of their own."""
+        yield producer or _NullProducer()
+
+    @property
+    def ring(self) -> Callable[[], None] | None:
+        """Wakes the scheduler, from a thread of this process; ``None`` where the bell is switched off."""
+        if not conf.get("RING"):
+            return None
+        if self._bell is None:
+            from celeriac.bridge.ringing import Ringer
+
+            ringer = Ringer(self)
+            self._bell = Bell(ringer.publish, ringer.reset)
+        return self._bell.ring
+
+    # ---- tasks -----------------------------------------------------------------------------------------------------------
+
+    def _task_from_fun(self, fun: Callable[..., Any], name: str | None = None, base: type | None = None, **options: Any) -> Any:
+        task = super()._task_from_fun(fun, name=name, base=mixed(base or self.Task), **options)
+        policies.apply(task)
+        return task
+
+    def register_task(self, task: Any, **options: Any) -> Any:
+        task = task() if isinstance(task, type) else task
+        task.__class__ = mixed(type(task))
+        task = super().register_task(task, **options)
+        policies.apply(task)
+        return task

@@ -1,0 +1,141 @@
+"""The result backend: what the tracer stores is remembered by the run; what callers ask is answered from the ledger.
+
+A class attribute of the app (``backend_cls``), so that a project's ``backend=`` can't switch it off. Groups, chord counters and tasks
+outside the ledger stay with django-celery-results, in the same database.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from celery import states as celery_states
+from celery.app.task import Context
+from django_celery_results.backends import DatabaseBackend
+from kombu.exceptions import EncodeError
+
+from celeriac import conf
+from celeriac.bridge import codec
+from celeriac.errors import ResultNotSerialisable, ResultTooLarge
+from celeriac.models import Job
+from celeriac.run.current import current_of
+from celeriac.run.run import Ended
+from celeriac.states import CELERY_STATE, Status
+
+
+class _Unencodable(ResultNotSerialisable, EncodeError):  # type: ignore[misc]
+    """Taken for a failure of the task by Celery's tracer, and named by our code."""
+
+    def __init__(self, cause: ResultNotSerialisable | ResultTooLarge) -> None:
+        super().__init__(str(cause), code=cause.code)
+
+
+class LedgerBackend(DatabaseBackend):  # type: ignore[misc]
+    """Remembers inside a run of the ledger; stores outside of one."""
+
+    # ---- what the tracer says ------------------------------------------------------------------------------------------------
+
+    def mark_as_done(
+        self, task_id: str, result: Any, request: Any = None, store_result: bool = True, state: str = celery_states.SUCCESS
+    ) -> None:
+        run = current_of(task_id)
+        if run is None:
+            super().mark_as_done(task_id, result, request, store_result, state)
+            return
+        try:
+            encoded = codec.encode_result(result) if store_result else None
+        except (ResultNotSerialisable, ResultTooLarge) as exc:
+            raise _Unencodable(exc) from exc
+        run.ended = Ended(celery_states.SUCCESS, result=encoded, request=request, value=result)
+
+    def mark_as_failure(
+        self,
+        task_id: str,
+        exc: BaseException,
+        traceback: Any = None,
+        request: Any = None,
+        store_result: bool = True,
+        call_errbacks: bool = True,
+        state: str = celery_states.FAILURE,
+    ) -> None:
+        run = current_of(task_id)
+        if run is None:
+            super().mark_as_failure(task_id, exc, traceback, request, store_result, call_errbacks, state)
+            return
+        run.ended = Ended(celery_states.FAILURE, error=exc, traceback=traceback, request=request, call_errbacks=call_errbacks)
+
+    def mark_as_retry(
+        self,
+        task_id: str,
+        exc: BaseException,
+        traceback: Any = None,
+        request: Any = None,
+        store_result: bool = True,
+        state: str = celery_states.RETRY,
+    ) -> None:
+        run = current_of(task_id)
+        if run is None:
+            super().mark_as_retry(task_id, exc, traceback, request, store_result, state)
+            return
+        # Celery hands over the cause of a Retry, or its text where there is none.
+        error = exc if isinstance(exc, BaseException) else None
+        run.ended = Ended(celery_states.RETRY, error=error, traceback=traceback, request=request)
+
+    def store_result(self, task_id: str, result: Any, state: str, traceback: Any = None, request: Any = None, **kwargs: Any) -> Any:
+        if current_of(task_id) is not None:
+            # STARTED (track_started): the ledger knows since the claim. A task's own update_state has no column: see the differences.
+            return result
+        return super().store_result(task_id, result, state, traceback=traceback, request=request, **kwargs)
+
+    def propagate_failure(self, request: Any, exc: BaseException, traceback: Any, *, call_errbacks: bool) -> None:
+        """Celery's propagation of a failure: chord part, the rest of the chain, errbacks. The result itself is the ledger's."""
+        super().mark_as_failure(request.id, exc, traceback, request, store_result=False, call_errbacks=call_errbacks)
+
+    def on_task_call(self, producer: Any, task_id: str) -> None:
+        """Nothing to prepare: no reply queue, no subscription."""
+
+    # ---- what callers ask ----------------------------------------------------------------------------------------------------
+
+    def _get_task_meta_for(self, task_id: str) -> dict[str, Any]:
+        job = Job.objects.using(conf.alias()).known_as(task_id).with_status().first()
+        if job is None:
+            meta: dict[str, Any] = super()._get_task_meta_for(task_id)
+            return meta
+        status = job.status
+        state = CELERY_STATE[status] if status is not None else celery_states.PENDING
+        meta = {
+            "task_id": task_id,
+            "status": state,
+            "result": None,
+            "traceback": None,
+            "children": [],
+            "date_done": job.ended_at,
+            "name": job.task_type,
+            "retries": job.retry_count,
+            "queue": job.queue,
+            "parent_id": str(job.parent_id) if job.parent_id else None,
+        }
+        if status is Status.SUCCEEDED:
+            meta["result"] = codec.decode_result(job.result)
+        elif state in (celery_states.FAILURE, celery_states.RETRY, celery_states.REVOKED):
+            meta["result"] = self._exception_of(job, status)
+        return meta
+
+    def _exception_of(self, job: Job, status: Status | None) -> Any:
+        kind, _, message = (job.error or "").partition(": ")
+        if status is Status.CANCELLED:
+            return self.exception_to_python({"exc_type": "TaskRevokedError", "exc_module": "celery.exceptions", "exc_message": ["cancelled"]})
+        if not kind:
+            return None
+        module, _, name = kind.rpartition(".")
+        return self.exception_to_python({"exc_type": name, "exc_module": module or "builtins", "exc_message": [message]})
+
+    def _forget(self, task_id: str) -> None:
+        """The result is forgotten, the job is not: it is the ledger's."""
+        if not Job.objects.using(conf.alias()).known_as(task_id).update(result=None):
+            super()._forget(task_id)
+
+
+def context_from(headers: dict[str, Any]) -> Context:
+    """A request context from message headers, for signals sent by the main process."""
+    return Context(json.loads(json.dumps(headers, default=repr)))

@@ -1,0 +1,191 @@
+"""What a worker does beside Celery's own: beat, watch hard limits, replay the spool, take only what it has a slot for, stop well."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from typing import Any, Final
+
+import celery
+import django
+from celery import bootsteps, signals
+from celery.utils.log import get_logger
+from celery.worker.components import Pool
+from celery.worker.consumer.tasks import Tasks
+
+from celeriac import conf
+from celeriac.bridge.quarantine import Strange, refuse_garbage, set_aside
+from celeriac.bridge.slots import Slots
+from celeriac.bridge.spooled import Replay
+from celeriac.bridge.undertaker import Undertaker
+from celeriac.fleet import here as fleet_here
+from celeriac.fleet.heartbeat import Card, Heartbeat, let_go
+from celeriac.fleet.here import Here
+from celeriac.fleet.rescue import unfinished_of
+from celeriac.ledger import transitions
+from celeriac.ledger.transitions import RESCUED, Why
+
+logger = get_logger(__name__)
+
+LOOK_AT_LIMITS: Final = 0.05
+
+
+class Incarnation(bootsteps.StartStopStep):  # type: ignore[misc]
+    """This life of the worker: created before the pool forks, started after it, ended with everything handed back."""
+
+    requires = (Pool,)
+
+    def __init__(self, worker: Any, **kwargs: Any) -> None:
+        super().__init__(worker, **kwargs)
+        self.here: Here = fleet_here.begin(worker.hostname)
+        self.undertaker = Undertaker(self.here.id)
+        self.slots = Slots()
+        self.replay = Replay(self.here)
+        self.heartbeat: Heartbeat
+        self._ended = threading.Event()
+        self._watch: threading.Thread
+        worker.celeriac = self
+        signals.worker_process_init.connect(self._in_child, weak=False)
+        signals.worker_shutting_down.connect(self._shutting_down, weak=False)
+        self._worker = worker
+
+    def start(self, worker: Any) -> None:
+        """Beat, and be known to the ledger before the first message is taken."""
+        app = worker.app
+        self.slots.count(worker.pool)
+        self.heartbeat = Heartbeat(
+            Card(
+                id=self.here.id,
+                hostname=worker.hostname,
+                pid=os.getpid(),
+                pool=type(worker.pool).__module__.rsplit(".", 1)[-1],
+                queues=app.amqp.queues.served,
+                tasks=sorted(name for name in app.tasks if not name.startswith("celery.")),
+                slots=self.capacity(),
+                versions={"celery": celery.__version__, "django": django.get_version()},
+            ),
+            held=lambda: max(0, self.slots.held - len(self.here.page.entries())),
+            slots=self.capacity,
+            on_given_up=self._given_up,
+        )
+        self.heartbeat.start()
+        self.undertaker.start()
+        self.replay.start(lambda: self.heartbeat.database_away)
+        self._watch = threading.Thread(target=self._watch_limits, name="celeriac-limits", daemon=True)
+        self._watch.start()
+        self.heartbeat.wait_until_registered(10)
+
+    def stop(self, worker: Any) -> None:
+        """After the consumer and the pool have ended: write what is left, give back what still says that it runs here."""
+        self._ended.set()
+        self.undertaker.stop(10)
+        self.replay.stop()
+        self._hand_back_the_rest()
+        self.heartbeat.stop()
+
+    terminate = stop
+
+    def capacity(self) -> int:
+        """Slots of the pool as it is now."""
+        return int(self._worker.pool.num_processes or 1) if self._worker.pool is not None else 1
+
+    @property
+    def may_take(self) -> bool:
+        """Whether another message may be taken: a slot is free, the database answers, we aren't stopping."""
+        return not (self.heartbeat.database_away or self.heartbeat.stopping) and self.slots.held < self.capacity()
+
+    def _in_child(self, **kwargs: Any) -> None:
+        """A pool child keeps none of the parent's sessions and dies with it."""
+        let_go(self.heartbeat.descriptor() if hasattr(self, "heartbeat") else None)
+        _die_with(self.here.main_pid)
+
+    def _given_up(self) -> None:
+        """The scheduler gave this incarnation up: what runs here can't settle any more. A new one is started by the supervisor."""
+        from celery.worker import state
+
+        logger.error("This worker was given up while it was away; it stops so that its supervisor starts it anew")
+        state.should_stop = os.EX_TEMPFAIL
+
+    def _shutting_down(self, **kwargs: Any) -> None:
+        """SIGTERM: nothing new; what runs has ``STOP_GRACE`` to finish, then it is stopped and handed back."""
+        self.heartbeat.stopping = True
+        self.undertaker.stopping_worker = True
+        threading.Thread(target=self._end_of_grace, name="celeriac-grace", daemon=True).start()
+
+    def _end_of_grace(self) -> None:
+        if self._ended.wait(conf.get("STOP_GRACE")):
+            return
+        running = self.here.page.entries()
+        logger.warning("The grace period is over: %d running job(s) are stopped and handed back", len(running))
+        for entry in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(entry.pid, signal.SIGKILL)
+
+    def _hand_back_the_rest(self) -> None:
+        from django.db import DatabaseError, InterfaceError
+
+        try:
+            rest = unfinished_of(self.here.id)
+            why = Why("worker", "its worker was stopped", self.here.id)
+            transitions.shift("handed_back", rest, why, priority=RESCUED, also=f"l.worker = '{self.here.id}'")
+        except (DatabaseError, InterfaceError) as exc:
+            logger.warning("The database is away; the scheduler's rescue will hand back what ran here: %s", exc)
+
+    def _watch_limits(self) -> None:
+        """Hard limits, in every delivery: kill first; the undertaker settles after the exit."""
+        while not self._ended.wait(LOOK_AT_LIMITS):
+            now = time.monotonic()
+            for entry in self.here.page.entries():
+                if entry.pid == self.here.main_pid or not entry.overrun(now):
+                    continue  # solo and threads: the main process can't be killed for one job; its deadline decides
+                again = self.here.page.read(entry.slot)
+                if again == entry:
+                    logger.error("Hard time limit (%ss) exceeded by job %s in child %s", entry.limit, entry.job, entry.pid)
+                    self.undertaker.will_kill(entry)
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(entry.pid, signal.SIGKILL)
+
+
+class TakeForFreeSlots(bootsteps.StartStopStep):  # type: ignore[misc]
+    """A message is taken only for a free slot: a busy worker that prefetches hoards what an idle one could run."""
+
+    requires = (Tasks,)
+
+    def __init__(self, consumer: Any, **kwargs: Any) -> None:
+        consumer.celeriac = consumer.controller.celeriac
+        super().__init__(consumer, **kwargs)
+
+    def start(self, consumer: Any) -> None:
+        """On each (re)connection: the channel and its QoS are new."""
+        state: Incarnation = consumer.celeriac
+        if consumer.connection.transport.driver_type != "redis":
+            return  # prefetch is the number of slots there
+        channel = consumer.task_consumer.channel
+        qos = channel.qos
+        below_prefetch = qos.can_consume
+
+        def can_consume() -> bool:
+            return state.may_take and below_prefetch()
+
+        qos.can_consume = can_consume
+
+        def take(strange: Strange) -> None:
+            set_aside(strange, state)
+
+        refuse_garbage(channel, take)
+
+
+def _die_with(parent: int) -> None:
+    """Linux: the kernel kills this child when the parent's main thread ends; what died between fork and this call is caught by a look."""
+    import ctypes
+    import sys
+
+    if not sys.platform.startswith("linux"):
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # 1 = PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)

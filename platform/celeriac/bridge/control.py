@@ -1,0 +1,50 @@
+"""Remote control: the ledger first, the broadcast only accelerates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery.app.control import Control
+from kombu.utils.functional import maybe_list
+
+from celeriac import conf
+from celeriac.ledger import transitions
+from celeriac.ledger.transitions import Why
+from celeriac.models import Job
+from celeriac.outcomes import Ref
+from celeriac.states import Status
+
+_ARROW = {
+    Status.PENDING: "revoked",
+    Status.RETRY: "revoked_retry",
+    Status.PARKED: "revoked_parked",
+    Status.DISPATCHED: "revoked_dispatched",
+}
+
+
+class LedgerControl(Control):  # type: ignore[misc]
+    """``app.control`` whose revoke holds over restarts and with no worker up."""
+
+    def revoke(self, task_id: Any, destination: Any = None, terminate: bool = False, signal: str = "SIGTERM", **kwargs: Any) -> Any:
+        """Cancel jobs that don't run yet. One that runs is terminated only when asked, by broadcast, as in Celery."""
+        unknown = [one for one in maybe_list(task_id) or [] if not revoke(one)]
+        if not unknown and not terminate:
+            return None
+        return super().revoke(task_id if terminate else unknown, destination, terminate=terminate, signal=signal, **kwargs)
+
+
+def revoke(task_id: str, actor: str = "caller", reason: str = "revoked") -> bool:
+    """Cancel the job of *task_id* if it isn't running. Returns whether the ledger knows it as cancelled now.
+
+    A job that moves while it is looked at (staged, claimed) is looked at again.
+    """
+    for _ in range(5):
+        job = Job.objects.using(conf.alias()).known_as(task_id).with_status().first()
+        if job is None or job.outcome is not None:
+            return job is not None and job.outcome == Status.CANCELLED
+        live = getattr(job, "live", None)
+        if live is None or Status(live.status) not in _ARROW:
+            return False
+        if transitions.finish(_ARROW[Status(live.status)], [Ref(job.seq, live.fence)], Why(actor, reason)):
+            return True
+    return False

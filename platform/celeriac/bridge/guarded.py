@@ -1,0 +1,125 @@
+"""Claim, run, settle: the way of one job through a pool child, around Celery's own tracer."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from billiard import current_process
+from celery.app.trace import TraceInfo, trace_ok_t
+from celery.exceptions import Ignore, SoftTimeLimitExceeded
+from celery.utils.log import get_logger
+
+from celeriac.bridge import codec, endings
+from celeriac.bridge.messages import ref_of
+from celeriac.bridge.policies import hard_limit, soft_limit
+from celeriac.claim.claim import claim
+from celeriac.errors import PayloadUnreadable
+from celeriac.fleet.here import here
+from celeriac.ledger.transitions import Claimed
+from celeriac.outcomes import Ref
+from celeriac.run.limits import soft_limit as ring_after
+from celeriac.run.run import Ended, Run
+from celeriac.settle.settle import settle
+
+logger = get_logger(__name__)
+Tracer = Callable[[str, Any, Any, dict[str, Any] | None], Any]
+
+
+def guard(task: Any, tracer: Tracer) -> Tracer:
+    """Stands in for ``task.__trace__``. A message that isn't ours goes to Celery's tracer as it is."""
+
+    def trace(task_id: str, args: Any, kwargs: Any, request: dict[str, Any] | None = None) -> Any:
+        ref = ref_of(request)
+        if ref is None:
+            return tracer(task_id, args, kwargs, request)
+        assert request is not None
+        return _travel(task, tracer, task_id, ref, request)
+
+    trace.__wrapped__ = tracer  # type: ignore[attr-defined]
+    return trace
+
+
+def _travel(task: Any, tracer: Tracer, task_id: str, ref: Ref, request: dict[str, Any]) -> Any:
+    at, app = here(), task.app
+    claimed = claim([ref], [hard_limit(task, app.conf.task_time_limit)], at.id)
+    if not claimed:
+        return _ignored()
+    job = claimed[0]
+    slot = _slot()
+    limit = job.time_limit or hard_limit(task, app.conf.task_time_limit)
+    with Run(job) as run:
+        at.page.begin(slot, os.getpid(), job.ref.job, job.ref.fence, limit)
+        traced = _traced(task, tracer, task_id, job, run, request)
+        at.page.body_done(slot)
+    outcome = endings.outcome_of(run, task, traced)
+    settled = settle([outcome], at.id, at.spool, endings.along_of(run, task))
+    at.page.idle(slot)
+    # Refused or spooled: the ledger has not seen a success, so none is shown.
+    return traced if settled else _ignored()
+
+
+def _traced(task: Any, tracer: Tracer, task_id: str, job: Claimed, run: Run, request: dict[str, Any]) -> Any:
+    """Celery's tracer with the real arguments. Nothing gets past it: a claimed job always ends in a settle."""
+    try:
+        body = codec.decode_payload(job.payload)
+        full = _request(request, job, body)
+        soft = soft_limit(task, body["headers"].get("soft_time_limit"), task.app.conf.task_soft_time_limit)
+        with ring_after(soft, SoftTimeLimitExceeded):
+            return tracer(task_id, body["args"], body["kwargs"], full)
+    except PayloadUnreadable as exc:
+        run.ended = Ended("FAILURE", error=exc)
+    except BaseException as exc:  # SystemExit, KeyboardInterrupt, MemoryError, a soft limit that fired between two lines of the tracer
+        logger.exception("Task %s[%s] raised %s past Celery's tracer", task.name, task_id, type(exc).__name__)
+        run.wish = None
+        run.ended = Ended("FAILURE", error=exc, request=None)
+    return _ignored()
+
+
+def _request(request: dict[str, Any], job: Claimed, body: dict[str, Any]) -> dict[str, Any]:
+    """The request as Celery would have built it from a message of its own."""
+    asked = dict(body["headers"])
+    asked.pop("soft_time_limit", None)
+    return {
+        **request,
+        "timelimit": [job.time_limit, body["headers"].get("soft_time_limit")],
+        **asked,
+        "id": job.public_id,
+        "task": job.task_type,
+        "args": body["args"],
+        "kwargs": body["kwargs"],
+        "retries": job.retry_count,
+        "root_id": str(job.root_id or job.task_id) if job.alias is None or job.root_id else job.public_id,
+        "parent_id": str(job.parent_id) if job.parent_id else None,
+        "group": str(job.group_id) if job.group_id else None,
+        "expires": job.expires_at.isoformat() if job.expires_at else None,
+        "callbacks": body.get("callbacks"),
+        "errbacks": body.get("errbacks"),
+        "chain": body.get("chain"),
+        "chord": body.get("chord"),
+        "correlation_id": job.public_id,
+        "delivery_info": {"exchange": "", "routing_key": job.queue, "priority": job.priority, "redelivered": job.attempt > 1},
+        "is_eager": False,
+    }
+
+
+def _slot() -> int:
+    """This child's slot on the page: its index in the pool; pools without children share none, their thread does."""
+    index = getattr(current_process(), "index", None)
+    if index is not None:
+        return int(index)
+    import threading
+
+    return threading.get_native_id() % 1024
+
+
+def _ignored() -> Any:
+    """What the tracer returns for a task that ignored itself: no success, no failure, no event."""
+    try:
+        raise Ignore
+    except Ignore as exc:
+        from billiard.einfo import ExceptionInfo
+
+        return trace_ok_t(ExceptionInfo(sys.exc_info(), internal=True), TraceInfo("IGNORED", exc), 0.0, None)

@@ -1,0 +1,77 @@
+"""A task's policy at work: retries are decided in a wrapper around ``run``, as ``autoretry_for`` does it.
+
+Raised as ``Retry``, the decision takes the tracer's retry path: no errback, no ``task_failure``, no Sentry event per attempt.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import wraps
+from typing import Any
+
+from celery.exceptions import Ignore, Reject, Retry
+
+from celeriac import conf
+from celeriac.policy import DEFAULT
+from celeriac.run.current import current_of
+from celeriac.run.run import Wish
+from celeriac.settle.decide import on_failure
+from celeriac.states import Status
+
+rng = random.SystemRandom()
+
+
+def apply(task: Any) -> None:
+    """Give *task* its policy's retries. A task without a policy is left alone."""
+    policy = task.policy
+    if policy is None or hasattr(task, "_celeriac_run"):
+        return
+    full = policy.over(DEFAULT)
+    if policy.max_retries is not None or type(task).max_retries == 3:
+        # An explicit self.retry() obeys the same bound as the policy.
+        task.max_retries = full.max_retries
+    body = task._celeriac_run = task.run
+
+    @wraps(body)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return body(*args, **kwargs)
+        except (Ignore, Reject, Retry):
+            raise
+        except Exception as exc:
+            under_way = current_of(task.request.id) if task.request.id else None
+            if under_way is None or task.request.is_eager:
+                raise
+            decision = on_failure(task.policy, exc, under_way.claimed.retry_count, rng)
+            if decision.status is not Status.RETRY:
+                raise
+            assert decision.retry_count is not None
+            under_way.wish = Wish(decision.delay, decision.retry_count, code=getattr(exc, "code", None))
+            raise Retry(exc=exc, when=decision.delay) from exc
+
+    task.run = run
+
+
+def hard_limit(task: Any, conf_limit: float | None) -> float | None:
+    """Hard limit of one run in seconds: policy, then task, then the app's setting. A limit of the call goes before all (in ``Live``)."""
+    policy = task.policy
+    named = policy.timeout if policy is not None else None
+    limit = named or task.time_limit or conf_limit
+    return None if not limit else float(limit)
+
+
+def soft_limit(task: Any, asked: float | None, conf_limit: float | None) -> float | None:
+    """Soft limit of one run in seconds: call, then policy, then task, then the app's setting."""
+    policy = task.policy
+    named = policy.soft_timeout if policy is not None else None
+    return asked or named or task.soft_time_limit or conf_limit
+
+
+def on_lost_of(task: Any | None) -> str:
+    """What happens to a job of *task* whose worker died: policy, then ``acks_late``, then the setting."""
+    policy = getattr(task, "policy", None)
+    if policy is not None:
+        return str(policy.over(DEFAULT).on_lost)
+    if task is not None and task.acks_late:
+        return "again"
+    return str(conf.get("ON_LOST"))

@@ -1,0 +1,120 @@
+"""The broker as dispatch sees it: kombu, with small time budgets."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from kombu import Producer, Queue
+
+from celeriac.bridge.messages import BODY, CONTENT_TYPE, broker_queue, headers_for
+from celeriac.bridge.ringing import impatient
+from celeriac.dispatch.dispatch import BrokerAway
+from celeriac.ledger.transitions import Staged
+from celeriac.settle.settle import redactor
+
+SENTINEL = "celeriac.sentinel"
+
+
+class KombuPublisher:
+    """Publishes over one connection of its own; made anew after every failure."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._producer: Producer | None = None
+        self._declared: set[str] = set()
+        self._nonce: str | None = None
+
+    def publish(self, job: Staged, term: int) -> None:
+        """One message with ids, a fence and redacted reprs."""
+        name = broker_queue(job.queue)
+        producer = self._connected()
+        try:
+            if name not in self._declared:
+                Queue(name, routing_key=name)(producer.channel).declare()
+                self._declared.add(name)
+            producer.publish(
+                BODY,
+                exchange="",
+                routing_key=name,
+                content_type=CONTENT_TYPE,
+                content_encoding="binary",
+                headers=headers_for(job, term, redactor()),
+                delivery_mode=2,
+                correlation_id=job.public_id,
+                retry=False,
+            )
+        except Exception as exc:
+            raise self._failed(exc) from exc
+
+    def depth(self, queue: str) -> int | None:
+        """Ready messages of ours for *queue*."""
+        name = broker_queue(queue)
+        channel = self._connected().channel
+        try:
+            if hasattr(channel, "_size"):
+                return int(channel._size(name))
+            return int(channel.queue_declare(name, passive=True).message_count)
+        except Exception as exc:
+            raise self._failed(exc) from exc
+
+    def plant_sentinel(self) -> None:
+        """A key on Redis. Other brokers keep their queues over a restart, and shortness tells the rest."""
+        client = self._redis()
+        if client is None:
+            return
+        nonce = uuid.uuid4().hex
+        try:
+            client.set(self._key(), nonce)
+        except Exception as exc:
+            raise self._failed(exc) from exc
+        self._nonce = nonce
+
+    def sentinel_stands(self) -> bool:
+        """Whether the key still holds what we put there; also the probe of a broker that was away."""
+        client = self._redis()
+        if client is None:
+            self._connected()
+            return True
+        try:
+            found = client.get(self._key())
+        except Exception as exc:
+            raise self._failed(exc) from exc
+        return self._nonce is not None and found == self._nonce.encode()
+
+    def close(self) -> None:
+        """Give the connection up."""
+        producer, self._producer = self._producer, None
+        self._declared.clear()
+        if producer is not None:
+            producer.channel.connection.client.collect()
+
+    def _key(self) -> str:
+        prefix = self._app.conf.broker_transport_options.get("global_keyprefix", "")
+        return f"{prefix}{SENTINEL}"
+
+    def _redis(self) -> Any:
+        channel = self._connected().channel
+        return channel.client if channel.connection.driver_type == "redis" else None
+
+    def _connected(self) -> Producer:
+        if self._producer is None:
+            try:
+                connection = impatient(self._app)
+                connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0, timeout=1)
+                self._producer = Producer(connection.channel(), auto_declare=False)
+            except Exception as exc:
+                raise self._failed(exc) from exc
+        return self._producer
+
+    def _failed(self, exc: Exception) -> BrokerAway:
+        if isinstance(exc, BrokerAway):
+            return exc
+        producer, self._producer = self._producer, None
+        self._declared.clear()
+        if producer is not None:
+            try:
+                producer.channel.connection.client.collect()
+            except Exception as closing:  # the connection is broken already; what matters is that we hold it no longer
+                exc.add_note(f"closing the broken connection raised {closing!r}")
+        return BrokerAway(f"{type(exc).__name__}: {exc}")

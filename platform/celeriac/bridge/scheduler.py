@@ -1,0 +1,167 @@
+"""The scheduler: one process leads, another stands by. Its loop is the list of what a leader does.
+
+Everything that it decides is in the ledger and in the lease; killing it at any line loses nothing. A pass that finds work is followed by
+another after ``POLL_MIN``; an idle one waits up to ``POLL_MAX``, or until the bell rings.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final
+
+from django.db import DatabaseError, InterfaceError, connections
+from kombu import Consumer, Queue
+
+from celeriac import conf
+from celeriac.bridge.policies import on_lost_of
+from celeriac.bridge.publisher import KombuPublisher
+from celeriac.bridge.ringing import EXCHANGE, impatient
+from celeriac.dispatch import sweep
+from celeriac.dispatch.dispatch import Dispatcher
+from celeriac.fleet.leadership import Leadership
+from celeriac.fleet.locks import keep_alive
+from celeriac.fleet.rescue import Rescue
+from celeriac.guard import switches as guard_switches
+from celeriac.ledger import queries
+
+logger = logging.getLogger("celeriac")
+
+SWEEP_EVERY: Final = 0.5
+
+
+class Scheduler:
+    """Runs until *stop* is set. *app* knows the broker and the tasks' policies."""
+
+    def __init__(self, app: Any, stop: threading.Event | None = None) -> None:
+        self._app = app
+        self._stop = stop or threading.Event()
+        self._session = connections[conf.alias()]
+        holder = f"{socket.gethostname()}:{os.getpid()}"
+        self._leadership = Leadership(self._session, holder)
+        self._publisher = KombuPublisher(app)
+        self._dispatcher = Dispatcher(self._publisher, queries.held_by_workers)
+        self._rescue = Rescue(self._session, self._on_lost)
+        self._ear = Ear(app)
+        self._swept = 0.0
+        self._connection: Any = None
+
+    def run(self) -> None:
+        """Lead or stand by until told to stop; then step down, so that the standby takes over at once."""
+        pause = conf.get("POLL_MIN")
+        while not self._stop.is_set():
+            try:
+                worked = self._pass()
+            except (DatabaseError, InterfaceError) as exc:
+                logger.warning("The database is away, the scheduler waits: %s", exc)
+                self._session.close()
+                self._stop.wait(0.5)
+                continue
+            pause = conf.get("POLL_MIN") if worked else min(pause * 2, conf.get("POLL_MAX"))
+            if self._ear.listen(pause, self._stop):
+                pause = conf.get("POLL_MIN")
+        self._step_down()
+
+    def _pass(self) -> bool:
+        """One pass. Returns whether there was work."""
+        self._look_at_session()
+        term = self._leadership.hold()
+        if term is None:
+            return False
+        switches = guard_switches.read()
+        worked = bool(self._dispatcher.dispatch(term, switches))
+        worked |= bool(self._rescue.look(term))
+        if time.monotonic() - self._swept >= SWEEP_EVERY:
+            self._swept = time.monotonic()
+            worked |= bool(sweep.expire(term) + sweep.hold(term, switches) + sweep.release(term, switches))
+        return worked
+
+    def _look_at_session(self) -> None:
+        """A session made anew holds no lock and has seen nothing: we don't lead, and judge nobody for a while."""
+        self._session.ensure_connection()
+        if self._session.connection is not self._connection:
+            self._connection = self._session.connection
+            keep_alive(self._session)
+            with self._session.cursor() as cursor:
+                # No statement of the scheduler waits for a row lock; this bounds what SKIP LOCKED doesn't reach.
+                cursor.execute("SET lock_timeout = '500ms'")
+            self._leadership = Leadership(self._session, f"{socket.gethostname()}:{os.getpid()}")
+            self._rescue.session_is_new()
+
+    def _step_down(self) -> None:
+        try:
+            self._leadership.step_down()
+        except (DatabaseError, InterfaceError) as exc:
+            logger.warning("The database is away, the lock is freed by the end of the session: %s", exc)
+        self._publisher.close()
+        self._ear.close()
+        connections.close_all()
+
+    def _on_lost(self, task_type: str) -> str:
+        return on_lost_of(self._app.tasks.get(task_type))
+
+
+class Ear:
+    """Listens for the bell between passes. The broker away: it just waits."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._consumer: Consumer | None = None
+        self._deaf_until = 0.0
+        self._rang = False
+
+    def listen(self, seconds: float, stop: threading.Event) -> bool:
+        """Wait up to *seconds*. Returns whether the bell rang."""
+        if not conf.get("RING") or time.monotonic() < self._deaf_until:
+            stop.wait(seconds)
+            return False
+        self._rang = False
+        try:
+            if self._consumer is None:
+                self._open()
+            assert self._consumer is not None
+            self._consumer.connection.drain_events(timeout=seconds)
+        except TimeoutError:
+            pass
+        except Exception as exc:  # any broker error: polling goes on, the ring is an acceleration
+            logger.debug("The bell can't be heard for 5 s: %r", exc)
+            self.close()
+            self._deaf_until = time.monotonic() + 5.0
+            stop.wait(seconds)
+        return self._rang
+
+    def close(self) -> None:
+        """Give the connection up."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.connection.collect()
+
+    def _open(self) -> None:
+        connection = impatient(self._app)
+        queue = Queue(f"celeriac.ear.{os.getpid()}", exchange=EXCHANGE, durable=False, auto_delete=True, exclusive=True, expires=60)
+        self._consumer = Consumer(connection, queues=[queue], on_message=self._on_ring, no_ack=True, auto_declare=True)
+        self._consumer.consume()
+
+    def _on_ring(self, message: Any) -> None:
+        self._rang = True
+
+
+def run_until_signalled(app: Any) -> None:
+    """The scheduler as a process: SIGTERM and SIGINT step down and end it."""
+    stop = threading.Event()
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    handlers: dict[int, Callable[..., Any] | int | None] = {s: signal.signal(s, end) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        Scheduler(app, stop).run()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

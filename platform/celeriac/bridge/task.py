@@ -1,0 +1,54 @@
+"""Our class in every task: mixed in at registration, also under a project's own ``base=``.
+
+``__trace__`` is what Celery's workers call for a task; here it is a data descriptor whose setter wraps the tracer. Not
+``before_start``: a custom base, a missing ``super()``, eager mode and ``task_prerun`` all get around that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from celery import Task
+
+from celeriac.policy import Policy
+from celeriac.run.current import current_of
+
+
+class LedgerTask(Task):  # type: ignore[misc]
+    """What the ledger needs of a task class."""
+
+    abstract = True
+    Strategy = "celeriac.bridge.strategy:default"
+    store_errors_even_if_ignored = True
+
+    #: The task's policy; ``None`` keeps Celery's meaning: one attempt.
+    policy: Policy | None = None
+
+    @property
+    def __trace__(self) -> Callable[..., Any] | None:
+        return self.__dict__.get("_celeriac_trace")
+
+    @__trace__.setter
+    def __trace__(self, tracer: Callable[..., Any] | None) -> None:
+        from celeriac.bridge.guarded import guard
+
+        self.__dict__["_celeriac_trace"] = None if tracer is None else guard(self, tracer)
+
+    @property
+    def fence(self) -> int | None:
+        """The fencing token of the run that is under way: pass it to what must refuse writes of an older run.
+
+        ``None`` outside a job of the ledger.
+        """
+        run = current_of(self.request.id) if self.request.id else None
+        return None if run is None else run.claimed.ref.fence
+
+
+@lru_cache(maxsize=None)
+def mixed(base: type) -> type:
+    """*base* with :class:`LedgerTask` in front; *base* itself where it is there already."""
+    if issubclass(base, LedgerTask):
+        return base
+    return type(base.__name__, (LedgerTask, base), {"abstract": True, "__module__": base.__module__, "__doc__": base.__doc__})

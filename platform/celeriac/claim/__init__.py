@@ -1,0 +1,1 @@
+"""Step three: a pool child makes a job its own."""

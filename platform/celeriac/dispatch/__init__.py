@@ -1,0 +1,1 @@
+"""Step two: due jobs go to the broker, as many as there are free slots."""

@@ -1,0 +1,163 @@
+"""One pass of the scheduler's main work: due jobs become messages, and what was lost on the way is sent again.
+
+The broker is disposable: a job is DISPATCHED in the ledger first, then published. What can go wrong between is answered here:
+
+* publishing fails: the jobs are withdrawn (their fence is raised, so that a message that did arrive can't claim) and nothing is staged
+  until the broker answers again;
+* the process dies in between: the next leader sends again what an older term staged;
+* the broker forgets: a sentinel key with a nonce is missing (wiped), or a queue there is shorter than what the ledger has dispatched in
+  three looks over two seconds. Without such evidence a job is sent again after a growing delay, for ever.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from celeriac import events
+from celeriac.dispatch.window import rooms
+from celeriac.guard.switches import Switches
+from celeriac.ledger import queries, transitions
+from celeriac.ledger.transitions import Staged, Why
+
+LOOK_EVERY: Final = 0.5
+SHORT_LOOKS: Final = 3
+SHORT_SECONDS: Final = 2.0
+PROBE_EVERY: Final = 0.5
+
+
+class BrokerAway(Exception):
+    """The broker did not take a message."""
+
+
+class Publisher(Protocol):
+    """The broker, as dispatch sees it. Every method raises :class:`BrokerAway` within its time budget."""
+
+    def publish(self, job: Staged, term: int) -> None:
+        """Send one message."""
+
+    def depth(self, queue: str) -> int | None:
+        """Messages of ours that wait in *queue*'s broker queue; ``None`` where the broker can't say."""
+
+    def plant_sentinel(self) -> None:
+        """Leave a nonce in the broker that a wiped broker doesn't have."""
+
+    def sentinel_stands(self) -> bool:
+        """Whether the nonce is still there. ``True`` where the broker can't keep one."""
+
+
+class Dispatcher:
+    """Dispatches for the leading scheduler. *held* says how many messages live workers have taken and not yet claimed, per queue."""
+
+    def __init__(self, publisher: Publisher, held: Callable[[], Mapping[str, int]]) -> None:
+        self._publisher = publisher
+        self._held = held
+        self._away_since: float | None = None
+        self._probed = 0.0
+        self._looked = 0.0
+        self._short: dict[str, list[float]] = {}
+        self._term: int | None = None
+
+    @property
+    def broker_away(self) -> bool:
+        """Whether publishing fails at the moment."""
+        return self._away_since is not None
+
+    def dispatch(self, term: int, switches: Switches) -> int:
+        """One pass under *term*. Returns how many messages were sent."""
+        if term != self._term:
+            self._term = term
+            self._short.clear()
+            self._looked = 0.0
+            self._plant()
+        if self.broker_away and not self._answers_again():
+            return 0
+        sent = self._send_again(term)
+        if not self.broker_away:
+            staged = transitions.stage(term, rooms(queries.demands(), switches.queues), switches.types)
+            sent += self._publish(staged, term)
+            for job in staged:
+                events.emit("job.dispatched", job_id=job.public_id, task_type=job.task_type, queue=job.queue, attempt=job.attempt)
+        return sent
+
+    def _publish(self, jobs: Sequence[Staged], term: int) -> int:
+        for position, job in enumerate(jobs):
+            try:
+                self._publisher.publish(job, term)
+            except BrokerAway as exc:
+                self._went_away(exc)
+                self._withdraw(jobs[position:], f"the broker did not take it: {exc}", term)
+                return position
+        return len(jobs)
+
+    def _withdraw(self, jobs: Sequence[Staged], reason: str, term: int) -> None:
+        transitions.shift("withdrawn", [job.ref for job in jobs], Why(f"scheduler, term {term}", reason))
+        for job in jobs:
+            events.emit("job.withdrawn", job_id=job.public_id, task_type=job.task_type, queue=job.queue, reason=reason)
+
+    def _send_again(self, term: int) -> int:
+        """What older terms staged, at once; the rest on evidence, or when its delay is over."""
+        if time.monotonic() - self._looked < LOOK_EVERY:
+            return 0
+        self._looked = time.monotonic()
+        try:
+            wiped = not self._publisher.sentinel_stands()
+            if wiped:
+                self._publisher.plant_sentinel()
+            short = self._queues_that_are_short()
+        except BrokerAway as exc:
+            self._went_away(exc)
+            return 0
+        jobs = transitions.again(term, everything=wiped, short=short)
+        reason = "the broker was wiped" if wiped else "its message is missing" if short else "an older term staged it, or nobody claimed it in time"
+        for job in jobs:
+            events.emit("job.sent_again", job_id=job.public_id, task_type=job.task_type, queue=job.queue, reason=reason)
+        return self._publish(jobs, term)
+
+    def _queues_that_are_short(self) -> list[str]:
+        """Queues where broker and workers together hold fewer than the ledger has dispatched, in three looks over two seconds."""
+        now = time.monotonic()
+        dispatched = queries.dispatched_by_queue()
+        held = self._held()
+        short = []
+        for queue, count in dispatched.items():
+            depth = self._publisher.depth(queue)
+            if depth is None or depth + held.get(queue, 0) >= count:
+                self._short.pop(queue, None)
+                continue
+            looks = self._short.setdefault(queue, [])
+            looks.append(now)
+            if len(looks) >= SHORT_LOOKS and now - looks[0] >= SHORT_SECONDS:
+                short.append(queue)
+                del self._short[queue]
+        for queue in self._short.keys() - dispatched.keys():
+            del self._short[queue]
+        return short
+
+    def _plant(self) -> None:
+        try:
+            self._publisher.plant_sentinel()
+        except BrokerAway as exc:
+            self._went_away(exc)
+
+    def _went_away(self, exc: Exception) -> None:
+        if self._away_since is None:
+            self._away_since = time.monotonic()
+            events.emit("scheduler.broker_away", reason=str(exc))
+        self._probed = time.monotonic()
+
+    def _answers_again(self) -> bool:
+        if time.monotonic() - self._probed < PROBE_EVERY:
+            return False
+        self._probed = time.monotonic()
+        try:
+            stands = self._publisher.sentinel_stands()
+        except BrokerAway:
+            return False
+        if not stands:
+            self._looked = 0.0
+        assert self._away_since is not None
+        events.emit("scheduler.broker_back", cost_ms=round((time.monotonic() - self._away_since) * 1000))
+        self._away_since = None
+        return True

@@ -1,0 +1,63 @@
+"""Moves of the scheduler beside dispatch: expiry, switches, types without a handler. In batches, without waiting for row locks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from celeriac import events
+from celeriac.guard.switches import Switches
+from celeriac.ledger import queries, transitions
+from celeriac.ledger.queries import Found
+from celeriac.ledger.transitions import Why
+from celeriac.outcomes import Ref
+from celeriac.states import ParkedReason, Status
+
+BATCH = 1000
+
+_EXPIRED = {Status.PENDING: "expired", Status.RETRY: "expired_retry", Status.DISPATCHED: "expired_dispatched"}
+_PARKED = {Status.PENDING: "parked", Status.RETRY: "parked_retry", Status.DISPATCHED: "parked_dispatched"}
+
+
+def expire(term: int) -> int:
+    """Waiting and dispatched jobs past ``expires_at`` → CANCELLED."""
+    why = Why(f"scheduler, term {term}", "expired before it could start")
+    return _by_status(queries.expired(BATCH), _EXPIRED, lambda arrow, refs: len(transitions.finish(arrow, refs, why)), "job.cancelled", "expired")
+
+
+def hold(term: int, switches: Switches) -> int:
+    """Due and dispatched jobs of types that are switched off → PARKED, also those that wait in the broker: their fence is raised."""
+    if not switches.types:
+        return 0
+    why = Why(f"scheduler, term {term}", "its type is switched off")
+
+    def park(arrow: str, refs: list[Ref]) -> int:
+        return len(transitions.shift(arrow, refs, why, parked=ParkedReason.SWITCH))
+
+    return _by_status(queries.due_of_types(switches.types, BATCH), _PARKED, park, "job.parked", "switch")
+
+
+def release(term: int, switches: Switches) -> int:
+    """PARKED whose reason has gone → PENDING: the switch is on again, or a worker that knows the type has appeared."""
+    done = 0
+    for reason, found in (
+        (ParkedReason.SWITCH, queries.parked_switch(switches.types, BATCH)),
+        (ParkedReason.NO_HANDLER, queries.parked_without_handler(BATCH)),
+    ):
+        if found:
+            why = Why(f"scheduler, term {term}", f"no longer held: {reason.value}")
+            moved = transitions.shift("unparked", [f.ref for f in found], why)
+            done += len(moved)
+            for f in found:
+                events.emit("job.unparked", job=f.ref.job, task_type=f.task_type, queue=f.queue, reason=reason.value)
+    return done
+
+
+def _by_status(found: list[Found], arrows: dict[Status, str], move: Callable[[str, list[Ref]], int], event: str, reason: str) -> int:
+    done = 0
+    for status, arrow in arrows.items():
+        refs = [f.ref for f in found if f.status is status]
+        if refs:
+            done += move(arrow, refs)
+    for f in found:
+        events.emit(event, job=f.ref.job, task_type=f.task_type, queue=f.queue, reason=reason)
+    return done

@@ -1,0 +1,1 @@
+"""Step one: rows in the caller's transaction."""

@@ -1,0 +1,1 @@
+"""Which processes live, and what becomes of the jobs of those that don't."""

@@ -1,0 +1,1 @@
+"""What may run now: switches (breakers, rates and slots find their place here)."""

@@ -1,0 +1,1 @@
+"""SQL of one database each: the only place with it."""

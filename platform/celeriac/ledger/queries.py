@@ -1,0 +1,91 @@
+"""Questions that steps ask of the ledger. Nothing here writes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from django.db.models import Count
+
+from celeriac import clock, conf
+from celeriac.ledger.dialects import postgres as sql
+from celeriac.ledger.session import fetch
+from celeriac.models import Live, Worker
+from celeriac.models.live import LiveQuerySet
+from celeriac.outcomes import Ref
+from celeriac.states import ParkedReason, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A queue that has something waiting or dispatched."""
+
+    queue: str
+    free_slots: int
+    """Of live incarnations that consume it."""
+    dispatched: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A live job as it was when it was looked at."""
+
+    ref: Ref
+    status: Status
+    task_type: str
+    queue: str
+
+
+def demands() -> list[Demand]:
+    """Queues with something waiting or dispatched, with the free slots of live incarnations."""
+    return [Demand(row[0], row[1], row[2]) for row in fetch(sql.windows(clock.now_sql()), {})]
+
+
+def dispatched_by_queue() -> dict[str, int]:
+    """How many jobs of each queue are DISPATCHED."""
+    rows = Live.objects.using(conf.alias()).dispatched().values_list("queue").annotate(n=Count("pk")).order_by()
+    return {queue: n for queue, n in rows}
+
+
+def expired(limit: int) -> list[Found]:
+    """Jobs not yet running whose expiry has passed."""
+    waiting = [Status.PENDING.value, Status.RETRY.value, Status.DISPATCHED.value]
+    return _found(Live.objects.using(conf.alias()).filter(expires_at__lte=clock.Now(), status__in=waiting), limit)
+
+
+def due_of_types(types: Collection[str], limit: int) -> list[Found]:
+    """Due or dispatched jobs of *types*."""
+    live = Live.objects.using(conf.alias())
+    found = _found(live.dispatched().filter(task_type__in=types), limit)
+    return found + _found(live.due().filter(task_type__in=types), limit)
+
+
+def parked_switch(types_off: Collection[str], limit: int) -> list[Found]:
+    """Jobs parked by a switch that is on again."""
+    return _found(Live.objects.using(conf.alias()).parked(ParkedReason.SWITCH).exclude(task_type__in=types_off), limit)
+
+
+def parked_without_handler(limit: int) -> list[Found]:
+    """Jobs parked for want of a handler, of types that a live worker of their queue knows now."""
+    known: dict[str, set[str]] = {}
+    for queues, tasks in Worker.objects.using(conf.alias()).alive().values_list("queues", "tasks"):
+        for queue in queues:
+            known.setdefault(queue, set()).update(tasks)
+    if not known:
+        return []
+    parked = _found(Live.objects.using(conf.alias()).parked(ParkedReason.NO_HANDLER), limit)
+    return [f for f in parked if f.task_type in known.get(f.queue, ())]
+
+
+def held_by_workers() -> dict[str, int]:
+    """Messages that live workers have taken and not yet claimed; a worker's count is said of each of its queues."""
+    held: dict[str, int] = {}
+    for queues, count in Worker.objects.using(conf.alias()).alive().filter(held__gt=0).values_list("queues", "held"):
+        for queue in queues:
+            held[queue] = held.get(queue, 0) + count
+    return held
+
+
+def _found(rows: LiveQuerySet, limit: int) -> list[Found]:
+    values = rows.values_list("job_id", "fence", "status", "task_type", "queue")[:limit]
+    return [Found(Ref(job, fence), Status(status), task_type, queue) for job, fence, status, task_type, queue in values]

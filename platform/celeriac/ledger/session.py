@@ -1,0 +1,58 @@
+"""Runs the ledger's hot statements on the Django connection of the calling thread.
+
+They go to psycopg directly, bound and prepared on the server: Django's cursor would interpolate the arguments on the client
+and have PostgreSQL parse and plan the same text on every call. Whoever listens to Django's cursor
+(``execute_wrapper``, ``assertNumQueries``, debug logs) still sees them: then the ordinary cursor is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import psycopg
+from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from celeriac import conf
+
+#: Never reached: only statements that ask for it are prepared, a project's own queries stay as they are.
+_ONLY_ON_REQUEST: Final = 1 << 30
+
+
+def connection() -> BaseDatabaseWrapper:
+    """The calling thread's connection to the ledger's database."""
+    return connections[conf.alias()]
+
+
+def fetch(sql: str, params: Mapping[str, Any] | Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Run one statement and return its rows.
+
+    Raises:
+        django.db.DatabaseError: as Django's cursor would. In a broken transaction: ``TransactionManagementError``.
+    """
+    django = connection()
+    if django.execute_wrappers or django.force_debug_cursor:
+        with django.cursor() as ordinary:
+            ordinary.execute(sql, params)
+            return ordinary.fetchall()
+    if django.connection is None:
+        django.ensure_connection()
+    django.validate_no_broken_transaction()
+    with django.wrap_database_errors:
+        direct = django.connection
+        prepare = direct.prepare_threshold is not None
+        if not prepare and conf.get("PREPARE_STATEMENTS"):
+            direct.prepare_threshold = _ONLY_ON_REQUEST
+            prepare = True
+        with psycopg.Cursor(direct) as cursor:
+            cursor.execute(sql, params, prepare=prepare)
+            return cursor.fetchall()
+
+
+@contextmanager
+def atomic() -> Iterator[None]:
+    """A transaction, or a savepoint inside the caller's, on the ledger's database."""
+    with transaction.atomic(using=conf.alias()):
+        yield

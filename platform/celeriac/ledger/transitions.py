@@ -1,0 +1,471 @@
+"""The one writer of a job's state.
+
+Every move is "set if it is still so and still mine": the arrow table says from which status, the fence says of which time.
+A row that doesn't come back means that somebody else was first; each function says what its caller learns then.
+Nothing here decides anything: what to do with a failure is ``settle.decide``'s, what is due is ``dispatch``'s.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from celeriac import clock, codes, conf, text
+from celeriac.asked import NewJob
+from celeriac.ledger.dialects import postgres as sql
+from celeriac.ledger.session import atomic, connection, fetch
+from celeriac.models import DeadLetter, ErrorEvent, History
+from celeriac.outcomes import Failure, Outcome, Ref
+from celeriac.redaction import Redactor
+from celeriac.states import ENDED, LIVE, Arrow, ParkedReason, Status, arrow
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A job that was just marked DISPATCHED: what its message is made of."""
+
+    ref: Ref
+    queue: str
+    priority: int
+    attempt: int
+    retry_count: int
+    task_id: uuid.UUID
+    alias: str | None
+    task_type: str
+    root_id: uuid.UUID | None
+    parent_id: uuid.UUID | None
+    group_id: uuid.UUID | None
+    payload: str | None
+    """``None`` where it is too long to be worth reading for a repr."""
+    payload_length: int
+
+    @property
+    def public_id(self) -> str:
+        """The id as callers and Celery know it."""
+        return self.alias or str(self.task_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A job that is now ours under ``ref.fence``."""
+
+    ref: Ref
+    attempt: int
+    retry_count: int
+    lost_count: int
+    time_limit: float | None
+    expires_at: datetime | None
+    task_id: uuid.UUID
+    alias: str | None
+    task_type: str
+    queue: str
+    priority: int
+    root_id: uuid.UUID | None
+    parent_id: uuid.UUID | None
+    group_id: uuid.UUID | None
+    trace_id: uuid.UUID | None
+    biz_id: str | None
+    payload: str
+
+    @property
+    def public_id(self) -> str:
+        """The id as callers and Celery know it."""
+        return self.alias or str(self.task_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """One move that happened."""
+
+    ref: Ref
+    source: Status
+    attempt: int
+    retry_count: int
+    lost_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Who makes a move and why, for the history."""
+
+    actor: str
+    reason: str = ""
+    worker: uuid.UUID | None = None
+
+
+# ---- births ----------------------------------------------------------------------------------------------------------
+
+
+def accept(jobs: Sequence[NewJob]) -> set[uuid.UUID]:
+    """Write both rows of each job in the caller's transaction. Returns the task ids that were new.
+
+    A task id that exists already is left as it is; what that means is for the caller to say.
+    """
+    now = clock.now_sql()
+    if len(jobs) == 1:
+        job = jobs[0]
+        return {job.task_id} if fetch(sql.accept_one(now), _columns(job)) else set()
+    rows = [_columns(job) for job in jobs]
+    if not rows:
+        return set()
+    found = fetch(sql.accept_many(now), {name: [row[name] for row in rows] for name in rows[0]})
+    return {row[1] for row in found}
+
+
+def _columns(job: NewJob) -> dict[str, Any]:
+    parked = job.parked_reason
+    return {
+        "task_id": job.task_id,
+        "alias": job.alias,
+        "task_type": job.task_type,
+        "queue": job.queue,
+        "priority": job.priority,
+        "biz_id": job.biz_id,
+        "trace_id": job.trace_id,
+        "root_id": job.root_id,
+        "parent_id": job.parent_id,
+        "group_id": job.group_id,
+        "payload": job.payload,
+        "retry_count": job.retry_count,
+        "status": "PENDING" if parked is None else "PARKED",
+        "run_at": job.run_at,
+        "delay": job.delay,
+        "expires_at": job.expires_at,
+        "expires_in": job.expires_in,
+        "time_limit": job.time_limit,
+        "parked_reason": None if parked is None else parked.value,
+    }
+
+
+# ---- dispatch --------------------------------------------------------------------------------------------------------
+
+
+def stage(term: int, room: Mapping[str, int], paused: Collection[str]) -> list[Staged]:
+    """PENDING, RETRY → DISPATCHED: up to ``room[queue]`` due jobs a queue, none of a *paused* type.
+
+    Nothing is staged when *term* is no longer the lease's: the caller has been replaced.
+    """
+    if not room:
+        return []
+    params = {"term": term, "queues": list(room), "limits": list(room.values()), "paused": list(paused)}
+    return [_staged(row) for row in fetch(sql.stage(clock.now_sql()), params)]
+
+
+def again(term: int, *, everything: bool = False, short: Collection[str] = (), limit: int = 500) -> list[Staged]:
+    """DISPATCHED jobs to send once more, under the fence they have: a stale copy of the same fence can claim only once.
+
+    Arguments:
+        everything: the broker was wiped; all of them.
+        short: queues whose broker queue is shorter than what the ledger has dispatched.
+        limit: how many at most in one call.
+
+    Without evidence: those of older terms, and those that have waited for their growing delay.
+    """
+    params = {
+        "term": term,
+        "everything": everything,
+        "short": list(short),
+        "first": conf.get("RESEND_AFTER"),
+        "most": conf.get("RESEND_AFTER_MAX"),
+        "limit": limit,
+    }
+    return [_staged(row) for row in fetch(sql.again(clock.now_sql()), params)]
+
+
+def _staged(row: tuple[Any, ...]) -> Staged:
+    return Staged(Ref(row[0], row[1]), *row[2:])
+
+
+# ---- claim and settle ------------------------------------------------------------------------------------------------
+
+
+def claim(refs: Sequence[Ref], limits: Sequence[float | None], worker: uuid.UUID, pid: int) -> list[Claimed]:
+    """DISPATCHED → RUNNING for incarnation *worker*, child *pid*, each under its next fence.
+
+    Arguments:
+        refs: the jobs with the fences of their messages.
+        limits: hard limit in seconds of each one's task type, ``None`` for none; a limit of the call goes before it.
+
+    A job that doesn't come back was claimed before, taken back, has expired, or the incarnation was given up.
+    """
+    params = {
+        "jobs": [ref.job for ref in refs],
+        "fences": [ref.fence for ref in refs],
+        "limits": list(limits),
+        "worker": worker,
+        "pid": pid,
+        "grace": conf.get("DEADLINE_GRACE"),
+    }
+    return [Claimed(Ref(row[0], row[1]), *row[2:]) for row in fetch(sql.claim(clock.now_sql()), params)]
+
+
+def settle(
+    outcomes: Sequence[Outcome],
+    worker: uuid.UUID,
+    redact: Redactor,
+    along: Callable[[Outcome], None] | None = None,
+    only_child: int | None = None,
+) -> list[Ref]:
+    """Write how runs ended, what they wanted to send, and what explains it, in one transaction. Returns what was settled.
+
+    Arguments:
+        outcomes: each under the fence of its claim.
+        worker: the incarnation that claimed them.
+        along: called in the transaction for each outcome that was settled (chord counters, Celery's failure propagation).
+        only_child: settle only what this child has claimed (the main process speaks for a dead child).
+
+    An outcome that doesn't come back is refused: the job has been taken from this worker. Nothing of it is written.
+    """
+    plain = [o for o in outcomes if o.status is Status.SUCCEEDED and not o.sends]
+    guard = f"l.status = 'RUNNING' AND l.worker = '{worker}'" + (f" AND l.child_pid = {int(only_child)}" if only_child else "")
+    if along is None and len(plain) == len(outcomes):
+        return [m.ref for m in _end(outcomes, guard)]
+    settled: list[Ref] = []
+    with atomic():
+        ended = [o for o in outcomes if o.status in ENDED]
+        moved = [o for o in outcomes if o.status in LIVE]
+        happened = {m.ref: m for m in (*_end(ended, guard), *_move(moved, guard))}
+        for outcome in outcomes:
+            move = happened.get(outcome.ref)
+            if move is None:
+                continue
+            settled.append(outcome.ref)
+            _explain(outcome, move, worker, redact)
+            if outcome.sends:
+                accept(outcome.sends)
+            if along is not None:
+                along(outcome)
+    return settled
+
+
+def _explain(outcome: Outcome, move: Moved, worker: uuid.UUID, redact: Redactor) -> None:
+    """The rows that say why, beside the move itself."""
+    step = arrow(outcome.arrow)
+    failure = outcome.failure
+    if step.exceptional:
+        reason = outcome.reason or (f"{failure.code}: {failure.kind}: {failure.message}" if failure else "")
+        _history([(outcome.ref, step, move.source, outcome.status, move.attempt)], Why("worker", redact.text(reason), worker))
+    if failure is None:
+        return
+    shown = {"message": text.storable(redact.text(failure.message), 4000), "traceback": text.storable(redact.text(failure.traceback), 20000)}
+    ErrorEvent.objects.using(conf.alias()).create(
+        job_id=outcome.ref.job,
+        task_type=outcome.task_type,
+        error_code=failure.code[: codes.MAX_LENGTH],
+        kind=failure.kind[:255],
+        stack_trace_hash=failure.fingerprint,
+        occurred_at=clock.Now(),
+        attempt=move.attempt,
+        retry_count=move.retry_count,
+        worker=worker,
+        **shown,
+    )
+    if outcome.status is Status.DEAD_LETTER:
+        open_letter(outcome.ref, outcome.task_type, outcome.queue, failure, shown, move.attempt, outcome.args_repr)
+
+
+def open_letter(
+    ref: Ref, task_type: str, queue: str, failure: Failure, shown: Mapping[str, str], attempts: int, args_repr: str
+) -> None:
+    """The dead letter of a job that has just become one; in the same transaction."""
+    DeadLetter.objects.using(conf.alias()).create(
+        job_id=ref.job,
+        task_type=task_type,
+        queue=queue,
+        error_code=failure.code[: codes.MAX_LENGTH],
+        kind=failure.kind[:255],
+        args_repr=text.storable(args_repr, 4000),
+        attempts=attempts,
+        opened_at=clock.Now(),
+        fence=ref.fence,
+        **shown,
+    )
+
+
+# ---- moves of the scheduler, the fleet and people --------------------------------------------------------------------
+
+
+def shift(
+    name: str,
+    refs: Sequence[Ref],
+    why: Why,
+    *,
+    parked: ParkedReason | None = None,
+    delay: float = 0.0,
+    priority: int | None = None,
+    also: str = "",
+) -> list[Moved]:
+    """Make the live → live move called *name* for *refs*, with its history. Returns those that moved.
+
+    Arguments:
+        parked: the reason, for a move to PARKED.
+        delay: seconds until due again.
+        priority: new dispatch priority, absent: unchanged.
+        also: further guard, SQL over ``l``, made by code of ours only.
+    """
+    step = arrow(name)
+    if not refs:
+        return []
+    guard = _guard(step) + (f" AND {also}" if also else "")
+    params = _move_params(refs, step, delay=delay, parked=parked, priority=priority)
+    with atomic():
+        moved = [_moved(row) for row in fetch(sql.move(clock.now_sql(), guard), params)]
+        if step.exceptional:
+            _history([(m.ref, step, m.source, step.target, m.attempt) for m in moved], why)
+    return moved
+
+
+def finish(name: str, refs: Sequence[Ref], why: Why, failure: Failure | None = None, also: str = "") -> list[Moved]:
+    """Make the live → ended move called *name* for *refs*, with its history. Returns those that ended."""
+    step = arrow(name)
+    if not refs:
+        return []
+    guard = _guard(step) + (f" AND {also}" if also else "")
+    count = len(refs)
+    params = {
+        "jobs": [ref.job for ref in refs],
+        "fences": [ref.fence for ref in refs],
+        "outcomes": [step.target.value] * count,
+        "results": [None] * count,
+        "codes": [failure.code if failure else None] * count,
+        "errors": [_error_text(failure)] * count,
+        "lost_by": [0] * count,
+        "raise_by": [int(step.raises_fence)] * count,
+    }
+    with atomic():
+        ended = [_moved(row) for row in fetch(sql.end(clock.now_sql(), guard), params)]
+        _history([(m.ref, step, m.source, step.target, m.attempt) for m in ended], why)
+    return ended
+
+
+def revive(job: int, fence: int, why: Why, payload: str | None = None) -> Ref | None:
+    """DEAD_LETTER → PENDING: a new life under a higher fence, with other arguments where *payload* is given.
+
+    Returns the new handle, or ``None`` when the job isn't a dead letter of that fence any more.
+    """
+    step = arrow("redelivered")
+    with atomic():
+        rows = fetch(sql.revive(clock.now_sql()), {"job": job, "fence": fence, "payload": payload})
+        if not rows:
+            return None
+        ref = Ref(job, rows[0][0])
+        _history([(ref, step, Status.DEAD_LETTER, step.target, 0)], why)
+    return ref
+
+
+def close(name: str, job: int, fence: int, why: Why) -> bool:
+    """DEAD_LETTER → SUCCEEDED ("resolved") or CANCELLED ("ignored"). ``False`` when it isn't a dead letter of that fence any more."""
+    step = arrow(name)
+    with atomic():
+        rows = fetch(sql.close(clock.now_sql()), {"job": job, "fence": fence, "outcome": step.target.value})
+        if rows:
+            _history([(Ref(job, fence), step, Status.DEAD_LETTER, step.target, rows[0][0])], why)
+    return bool(rows)
+
+
+def note(event: str, refs: Iterable[Ref], why: Why) -> None:
+    """A line of history for something that is no move (sent again, an outcome refused)."""
+    rows = [
+        History(job_id=r.job, at=clock.Now(), event=event, fence=r.fence, reason=why.reason[:2000], actor=why.actor, worker=why.worker)
+        for r in refs
+    ]
+    History.objects.using(conf.alias()).bulk_create(rows)
+
+
+# ---- shared ----------------------------------------------------------------------------------------------------------
+
+
+def _guard(step: Arrow) -> str:
+    assert step.source is not None, f"{step.name} is a birth"
+    return f"l.status = '{step.source.value}'"
+
+
+def _end(outcomes: Sequence[Outcome], guard: str) -> list[Moved]:
+    if not outcomes:
+        return []
+    params = {
+        "jobs": [o.ref.job for o in outcomes],
+        "fences": [o.ref.fence for o in outcomes],
+        "outcomes": [o.status.value for o in outcomes],
+        "results": [o.result for o in outcomes],
+        "codes": [o.failure.code if o.failure else None for o in outcomes],
+        "errors": [_error_text(o.failure) for o in outcomes],
+        "lost_by": [o.lost_by for o in outcomes],
+        "raise_by": [0] * len(outcomes),
+    }
+    return [_moved(row) for row in fetch(sql.end(clock.now_sql(), guard), params)]
+
+
+def _move(outcomes: Sequence[Outcome], guard: str) -> list[Moved]:
+    if not outcomes:
+        return []
+    steps = [arrow(o.arrow) for o in outcomes]
+    params = {
+        "jobs": [o.ref.job for o in outcomes],
+        "fences": [o.ref.fence for o in outcomes],
+        "targets": [o.status.value for o in outcomes],
+        "delays": [o.delay for o in outcomes],
+        "run_ats": [o.run_at for o in outcomes],
+        "reasons": [o.parked_reason for o in outcomes],
+        "retries": [o.retry_count for o in outcomes],
+        "lost_by": [o.lost_by for o in outcomes],
+        "raise_by": [int(step.raises_fence) for step in steps],
+        "priorities": [RESCUED if step.name == "lost" else None for step in steps],
+    }
+    moved = [_moved(row) for row in fetch(sql.move(clock.now_sql(), guard), params)]
+    payloads = {o.ref.job: o.payload for o in outcomes if o.payload is not None}
+    for job in {m.ref.job for m in moved} & payloads.keys():
+        with connection().cursor() as cursor:
+            cursor.execute("UPDATE celeriac_job SET payload = %s WHERE seq = %s", [payloads[job], job])
+    return moved
+
+
+def _move_params(
+    refs: Sequence[Ref], step: Arrow, *, delay: float, parked: ParkedReason | None, priority: int | None
+) -> dict[str, Any]:
+    count = len(refs)
+    return {
+        "jobs": [ref.job for ref in refs],
+        "fences": [ref.fence for ref in refs],
+        "targets": [step.target.value] * count,
+        "delays": [delay] * count,
+        "run_ats": [None] * count,
+        "reasons": [parked.value if parked else None] * count,
+        "retries": [None] * count,
+        "lost_by": [0] * count,
+        "raise_by": [int(step.raises_fence)] * count,
+        "priorities": [priority] * count,
+    }
+
+
+#: A job that lost its worker starts before everything that a caller can ask for.
+RESCUED: Final = 10
+
+
+def _moved(row: tuple[Any, ...]) -> Moved:
+    return Moved(Ref(row[0], row[1]), Status(row[2]), *row[3:])
+
+
+def _error_text(failure: Failure | None) -> str | None:
+    return None if failure is None else text.storable(f"{failure.kind}: {failure.message}", 2000)
+
+
+def _history(moves: Sequence[tuple[Ref, Arrow, Status, Status, int]], why: Why) -> None:
+    History.objects.using(conf.alias()).bulk_create(
+        History(
+            job_id=ref.job,
+            at=clock.Now(),
+            event=step.name,
+            source=source.value,
+            target=target.value,
+            fence=ref.fence,
+            attempt=attempt,
+            reason=text.storable(why.reason, 4000),
+            actor=why.actor[:150],
+            worker=why.worker,
+        )
+        for ref, step, source, target, attempt in moves
+    )

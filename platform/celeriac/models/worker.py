@@ -1,0 +1,57 @@
+"""One row per incarnation of a worker: a UUID, not a host name. A restarted worker is another row."""
+
+from __future__ import annotations
+
+import uuid
+from typing import ClassVar
+
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+
+class WorkerQuerySet(models.QuerySet["Worker"]):
+    """Questions about the fleet."""
+
+    def alive(self) -> WorkerQuerySet:
+        """Incarnations that nobody has given up and that haven't said good-bye."""
+        return self.filter(ended_at__isnull=True)
+
+
+class Worker(models.Model):
+    """One life of one worker process tree."""
+
+    class State(models.TextChoices):
+        """How it is doing."""
+
+        ALIVE = "alive", _("alive")
+        STOPPING = "stopping", _("stopping")
+        STOPPED = "stopped", _("stopped")
+        GONE = "gone", _("gone")
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    hostname = models.CharField(max_length=255, help_text=_("Celery's node name; several incarnations may share it."))
+    pid = models.IntegerField()
+    pool = models.CharField(max_length=32)
+    queues = models.JSONField(default=list)
+    tasks = models.JSONField(default=list, help_text=_("Task types it has registered."))
+    slots = models.IntegerField(default=1)
+    held = models.IntegerField(default=0, help_text=_("Messages taken from the broker and not yet claimed."))
+    state = models.CharField(max_length=8, choices=State.choices, default=State.ALIVE)
+    versions = models.JSONField(default=dict)
+    lock_key = models.BigIntegerField(help_text=_("Key of the advisory lock that its witness session holds."))
+    witnessed = models.BooleanField(default=True, help_text=_("False: no direct session was possible; beats alone decide."))
+    started_at = models.DateTimeField()
+    beat_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    verdict = models.TextField(default="", blank=True, help_text=_("Why it was given up, with both readings."))
+
+    objects: ClassVar = WorkerQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("worker")
+        verbose_name_plural = _("workers")
+        indexes = [models.Index(fields=["beat_at"], name="celeriac_worker_alive", condition=Q(ended_at__isnull=True))]
+
+    def __str__(self) -> str:
+        return f"{self.hostname} ({self.state})"

@@ -1,0 +1,1 @@
+"""Formats what happened: logs, the story of a job, the state of the platform."""

@@ -1,0 +1,1 @@
+"""Step four: what a run leaves behind, remembered and not yet written."""

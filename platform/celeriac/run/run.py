@@ -1,0 +1,95 @@
+"""One run of one job: remembers what Celery's tracer says and what the task wished, writes nothing.
+
+Why remember: ``retry()`` inside ``atomic()`` would roll itself back; a database error raised from ``mark_as_done`` makes the tracer run
+the errbacks of a job that succeeded; and a link that is sent before the success is settled runs twice when the settle is refused.
+"""
+
+from __future__ import annotations
+
+import time
+from contextvars import Token
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from django.db import connections
+
+from celeriac.asked import NewJob
+from celeriac.run import current as _module
+
+if TYPE_CHECKING:
+    from celeriac.ledger.transitions import Claimed
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A retry that the task, or its policy, asked for. ``payload`` and ``run_at`` where they differ from what was."""
+
+    delay: float
+    retry_count: int
+    payload: str | None = None
+    run_at: datetime | None = None
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What the tracer reported last."""
+
+    state: str
+    result: str | None = None
+    error: BaseException | None = None
+    traceback: str = ""
+    request: Any = None
+    call_errbacks: bool = True
+    value: Any = None
+
+
+@dataclass(slots=True)
+class Run:
+    """Context manager around the tracer. After it: what ended the run, the wish, the held sends, and no open transaction."""
+
+    claimed: Claimed
+    ended: Ended | None = None
+    wish: Wish | None = None
+    held: list[NewJob] = field(default_factory=list)
+    seconds: float = 0.0
+    _token: Token[Any] | None = None
+    _begun: float = 0.0
+
+    def __enter__(self) -> Run:
+        self._token = _module._current.set(self)
+        self._begun = time.monotonic()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        self.seconds = time.monotonic() - self._begun
+        if self._token is not None:
+            _module._current.reset(self._token)
+        roll_back_what_was_left_open()
+
+
+def roll_back_what_was_left_open() -> None:
+    """No transaction of a task body reaches the settle, or the next job.
+
+    A task can leave ``set_autocommit(False)``, an ``atomic`` that was entered by hand, or a broken connection. Such a connection is
+    dropped: what was not committed is rolled back by the server, and Django's idea of it starts anew.
+    """
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is None:
+            if not connection.in_atomic_block:
+                continue
+        elif not connection.in_atomic_block and connection.get_autocommit() and not connection.errors_occurred:
+            continue
+        left_open = connection.in_atomic_block or (connection.connection is not None and not connection.get_autocommit())
+        if not left_open:
+            connection.close_if_unusable_or_obsolete()
+            continue
+        connection.in_atomic_block = False
+        connection.needs_rollback = False
+        connection.closed_in_transaction = False
+        connection.savepoint_ids = []
+        connection.atomic_blocks = []
+        connection.run_on_commit = []
+        connection.close()

@@ -1,0 +1,1 @@
+"""Step five: how a run ended, decided by values and written once."""

@@ -1,0 +1,100 @@
+"""Writes how runs ended: to the ledger, or to the spool while the database is away. The child is free either way."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+
+from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, OperationalError
+
+from celeriac import conf, events, redaction
+from celeriac.ledger import transitions
+from celeriac.ledger.session import connection
+from celeriac.ledger.transitions import Why
+from celeriac.outcomes import Outcome, Ref
+from celeriac.settle.spool import Spool
+from celeriac.settle.wire import to_entry
+from celeriac.states import Status
+
+logger = logging.getLogger("celeriac")
+
+_EVENT = {
+    Status.SUCCEEDED: "job.succeeded",
+    Status.RETRY: "job.retried",
+    Status.FAILED: "job.failed",
+    Status.CANCELLED: "job.cancelled",
+    Status.DEAD_LETTER: "job.dead_lettered",
+    Status.PARKED: "job.parked",
+    Status.PENDING: "job.handed_back",
+}
+
+
+def redactor() -> redaction.Redactor:
+    """The project's redactor."""
+    return redaction.redactor(tuple(conf.get("REDACT_KEYS")), tuple(conf.get("REDACT_PATTERNS")))
+
+
+def settle(
+    outcomes: Sequence[Outcome],
+    worker: uuid.UUID,
+    spool: Spool,
+    along: Callable[[Outcome], None] | None = None,
+    only_child: int | None = None,
+) -> list[Ref]:
+    """Settle *outcomes* of *worker*. Returns those that the ledger took (none of them when they went to the spool).
+
+    Arguments:
+        outcomes: how runs ended, under their fences.
+        worker: the incarnation that claimed them.
+        spool: where they wait when the database is away.
+        along: what is written in the same transaction; see ``transitions.settle``.
+        only_child: settle only what this child claimed.
+    """
+    for last_try in (False, True):
+        try:
+            settled = transitions.settle(outcomes, worker, redactor(), along, only_child)
+        except (DataError, IntegrityError):
+            # Not the database's absence but something in the outcome that it can't hold: waiting wouldn't help. A bug of ours.
+            raise
+        except (OperationalError, InterfaceError, DatabaseError) as exc:
+            # One retry on a new connection: most "away"s are a session that was closed since its last use.
+            connection().close()
+            if last_try:
+                _spool(outcomes, worker, spool, exc)
+                return []
+        else:
+            break
+    told(outcomes, settled, worker)
+    return settled
+
+
+def _spool(outcomes: Sequence[Outcome], worker: uuid.UUID, spool: Spool, exc: Exception) -> None:
+    for outcome in outcomes:
+        spool.append({"worker": str(worker), "outcome": to_entry(outcome)})
+        events.emit("job.spooled", job_id=outcome.task_id, task_type=outcome.task_type, target=outcome.status.value, reason=str(exc))
+
+
+def told(outcomes: Sequence[Outcome], settled: Sequence[Ref], worker: uuid.UUID) -> None:
+    """Say what became of each outcome, and leave a line where one was refused."""
+    taken = set(settled)
+    refused = [o for o in outcomes if o.ref not in taken]
+    if refused:
+        reason = "the fence has moved on: the job had been taken from this worker"
+        try:
+            transitions.note("outcome_refused", [o.ref for o in refused], Why("worker", reason, worker))
+        except DatabaseError as exc:  # the refusal itself is decided; only its line in the history is missing
+            logger.warning("A refused outcome could not be noted in the history: %s", exc)
+    for o in outcomes:
+        events.emit(
+            ("job.lost" if o.arrow == "lost" else _EVENT[o.status]) if o.ref in taken else "job.outcome_refused",
+            job_id=o.task_id,
+            task_type=o.task_type,
+            queue=o.queue,
+            source=Status.RUNNING.value,
+            target=o.status.value,
+            retry_count=o.retry_count,
+            worker=str(worker),
+            cost_ms=round(o.seconds * 1000, 1) if o.seconds is not None else None,
+            reason=redactor().text(o.reason or (f"{o.failure.code}: {o.failure.kind}: {o.failure.message}" if o.failure else "")) or None,
+        )

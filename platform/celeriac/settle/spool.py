@@ -1,0 +1,83 @@
+"""Outcomes that the database could not take wait on disk, in order, and are replayed once.
+
+One file an incarnation, one JSON object a line, flushed to the disk before the child is free. Written by the children (append,
+under an exclusive lock, so that lines of two children never mix), replayed by the worker's main process when the database answers again, and by
+the next worker of this database on this host for incarnations that are gone. Replaying twice is harmless: every line carries
+its fence, and the ledger takes an outcome once. A half-written last line (power loss) is set aside, not guessed at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+logger = logging.getLogger("celeriac")
+
+
+class Spool:
+    """The spool of one incarnation in *folder*; the folder is made private to this user."""
+
+    def __init__(self, folder: str | Path, incarnation: str) -> None:
+        self.folder = Path(folder)
+        self.path = self.folder / f"{incarnation}.jsonl"
+
+    def append(self, entry: dict[str, Any]) -> None:
+        """Write *entry* and wait until it is on the disk. Raises ``OSError`` when the disk can't take it."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        line = json.dumps(entry).encode("ascii") + b"\n"
+        fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            # The file may have been emptied and removed by a replay between open and lock: then write the new one.
+            if os.fstat(fd).st_nlink == 0:
+                os.close(fd)
+                fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            os.write(fd, line)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def replay(self, take: Callable[[dict[str, Any]], None]) -> int:
+        """Hand every entry to *take* in order, then remove the file. Returns how many were handed over.
+
+        An exception from *take* ends the replay; what was taken is taken again next time, which the fences make harmless.
+        """
+        try:
+            fd = os.open(self.path, os.O_RDWR)
+        except FileNotFoundError:
+            return 0
+        with os.fdopen(fd, "rb") as file:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+            count = 0
+            for number, line in enumerate(file, 1):
+                try:
+                    entry = json.loads(line)
+                except ValueError:
+                    self._set_aside(line, number)
+                    continue
+                take(entry)
+                count += 1
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.path)
+        return count
+
+    def _set_aside(self, line: bytes, number: int) -> None:
+        aside = self.folder / f"{self.path.stem}.unreadable"
+        with aside.open("ab") as file:
+            file.write(line)
+        logger.error("Line %d of the spool %s is unreadable and was set aside in %s", number, self.path, aside)
+
+
+def waiting(folder: str | Path) -> Iterator[Path]:
+    """Spool files that have something in them."""
+    for path in sorted(Path(folder).glob("*.jsonl")):
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_size:
+                yield path

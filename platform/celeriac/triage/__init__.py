@@ -1,0 +1,1 @@
+"""Step six: a person decides about a dead letter."""

@@ -1,0 +1,1 @@
+"""Settings of the reference project: `base` and one module for each place it runs in."""

@@ -1,0 +1,15 @@
+"""The shop's Celery application."""
+
+from __future__ import annotations
+
+import os
+
+from celeriac import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "settings.dev")
+
+app = Celery("shop")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+# Autodiscovery looks for `<app>.tasks` only; the shop keeps one module a job type, under `tasks.jobs`.
+app.autodiscover_tasks(["tasks"], related_name="jobs")

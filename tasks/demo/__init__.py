@@ -1,0 +1,1 @@
+"""What the demo needs beside the shop: servers, third parties and mail on loopback, and a till."""
