@@ -30,8 +30,8 @@ class Now(Func):
 
     output_field = DateTimeField()
 
-    def as_sql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, list[Any]]:
-        return now_sql(), []
+    def as_sql(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, tuple[str | int, ...]]:  # type: ignore[override]
+        return now_sql(), ()
 
 
 def shifted() -> float:

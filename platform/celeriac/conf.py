@@ -43,7 +43,8 @@ SETTINGS: Final[dict[str, Setting]] = {
     "STALL_AFTER": Setting(15.0, float, "seconds", "No beat for so long with the lock held: the worker is stalled, its jobs run elsewhere.", 2),
     "SETTLE_IN": Setting(5.0, float, "seconds", "Nobody is judged until the database and the scheduler's session are older.", 0),
     "LEASE_SECONDS": Setting(3.0, float, "seconds", "A scheduler that holds its lock but hasn't renewed for so long is replaced.", 1),
-    "POLL_MIN": Setting(0.02, float, "seconds", "Shortest pause of the scheduler while there is work.", 0.001),
+    "POLL_BUSY": Setting(0.001, float, "seconds", "Pause of the scheduler after a pass that found work: slots free up within milliseconds.", 0),
+    "POLL_MIN": Setting(0.02, float, "seconds", "First pause of the scheduler when it has found no more work.", 0.001),
     "POLL_MAX": Setting(0.25, float, "seconds", "Longest pause of the scheduler while idle.", 0.01),
     "RESEND_AFTER": Setting(30.0, float, "seconds", "A dispatched job that nobody claimed is sent again after so long, doubling.", 1),
     "RESEND_AFTER_MAX": Setting(600.0, float, "seconds", "Upper bound of that delay.", 1),
@@ -92,7 +93,7 @@ def spool_dir() -> str:
     # Two projects of one user on one host must not replay each other's outcomes.
     identity = "|".join(str(database.get(part, "")) for part in ("ENGINE", "HOST", "PORT", "NAME"))
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    return os.path.join("/var/tmp", f"celeriac-{os.getuid()}", digest)
+    return os.path.join("/var/tmp", f"celeriac-{os.getuid()}", digest)  # noqa: S108  the spool refuses a folder of another user's
 
 
 def problems() -> Iterator[tuple[str, str, str]]:
@@ -111,13 +112,13 @@ def problems() -> Iterator[tuple[str, str, str]]:
         fault = _fault(key, setting, float(value) if setting.kind is float and type(value) is int else value)
         if fault:
             yield "celeriac.E003", fault, f"{setting.help} Default: {setting.default!r}."
-    if not any(_fault(k, SETTINGS[k], get_or_default(k)) for k in ("STALL_AFTER", "BEAT_EVERY")):
-        if get_or_default("STALL_AFTER") <= 4 * get_or_default("BEAT_EVERY"):
-            yield (
-                "celeriac.E004",
-                "CELERIAC['STALL_AFTER'] must be more than four times CELERIAC['BEAT_EVERY'], or a busy worker is taken for a dead one.",
-                "Leave both at their defaults (15 s and 0.5 s).",
-            )
+    sound = not any(_fault(k, SETTINGS[k], get_or_default(k)) for k in ("STALL_AFTER", "BEAT_EVERY"))
+    if sound and get_or_default("STALL_AFTER") <= 4 * get_or_default("BEAT_EVERY"):
+        yield (
+            "celeriac.E004",
+            "CELERIAC['STALL_AFTER'] must be more than four times CELERIAC['BEAT_EVERY'], or a busy worker is taken for a dead one.",
+            "Leave both at their defaults (15 s and 0.5 s).",
+        )
 
 
 def get_or_default(key: str) -> Any:
@@ -127,7 +128,7 @@ def get_or_default(key: str) -> Any:
 
 
 def _fault(key: str, setting: Setting, value: Any) -> str | None:
-    kind = setting.kind
+    kind: Any = setting.kind
     if isinstance(kind, tuple):
         if value not in kind:
             return f"CELERIAC[{key!r}] is {value!r}; choose one of {', '.join(map(repr, kind))}."

@@ -93,7 +93,10 @@ class Policy:
     def over(self, lower: Policy) -> Policy:
         """This policy with the fields that it doesn't name taken from *lower*."""
         return Policy(
-            **{f.name: mine if (mine := getattr(self, f.name)) is not None else getattr(lower, f.name) for f in fields(self)}
+            **{
+                f.name: mine if (mine := getattr(self, f.name)) is not None else getattr(lower, f.name)
+                for f in fields(self)
+            }
         )
 
 

@@ -66,7 +66,10 @@ class Redactor:
         if depth <= 0:
             return "…"
         if isinstance(value, Mapping):
-            return {self.text(str(k)): MASK if self.is_secret_name(k) else self.value(v, depth - 1) for k, v in value.items()}
+            return {
+                self.text(str(k)): MASK if self.is_secret_name(k) else self.value(v, depth - 1)
+                for k, v in value.items()
+            }
         if isinstance(value, (list, tuple)):
             return [self.value(item, depth - 1) for item in value]
         return self.text(str(value))

@@ -31,7 +31,7 @@ class _NullProducer:
     connection = _NullConnection()
 
 
-class Celery(celery.Celery):  # type: ignore[misc]
+class Celery(celery.Celery):
     """Celery, with a ledger. Takes what ``celery.Celery`` takes.
 
     ``backend=`` and ``result_backend`` are for tasks outside the ledger; the results of jobs live in the ledger.
@@ -41,6 +41,7 @@ class Celery(celery.Celery):  # type: ignore[misc]
     backend_cls = "celeriac.bridge.backend:LedgerBackend"
     control_cls = "celeriac.bridge.control:LedgerControl"
     events_cls = "celeriac.bridge.redacted_events:RedactedEvents"
+    log_cls = "celeriac.bridge.logging:LedgerLogging"
     builtin_fixups: ClassVar = {"celeriac.bridge.fixup:fixup"}
 
     _bell: Bell | None = None
@@ -89,7 +90,9 @@ class Celery(celery.Celery):  # type: ignore[misc]
 
     # ---- tasks -----------------------------------------------------------------------------------------------------------
 
-    def _task_from_fun(self, fun: Callable[..., Any], name: str | None = None, base: type | None = None, **options: Any) -> Any:
+    def _task_from_fun(
+        self, fun: Callable[..., Any], name: str | None = None, base: type | None = None, **options: Any
+    ) -> Any:
         task = super()._task_from_fun(fun, name=name, base=mixed(base or self.Task), **options)
         policies.apply(task)
         return task

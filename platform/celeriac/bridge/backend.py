@@ -23,20 +23,25 @@ from celeriac.run.run import Ended
 from celeriac.states import CELERY_STATE, Status
 
 
-class _Unencodable(ResultNotSerialisable, EncodeError):  # type: ignore[misc]
+class _Unencodable(ResultNotSerialisable, EncodeError):
     """Taken for a failure of the task by Celery's tracer, and named by our code."""
 
     def __init__(self, cause: ResultNotSerialisable | ResultTooLarge) -> None:
         super().__init__(str(cause), code=cause.code)
 
 
-class LedgerBackend(DatabaseBackend):  # type: ignore[misc]
+class LedgerBackend(DatabaseBackend):
     """Remembers inside a run of the ledger; stores outside of one."""
 
     # ---- what the tracer says ------------------------------------------------------------------------------------------------
 
     def mark_as_done(
-        self, task_id: str, result: Any, request: Any = None, store_result: bool = True, state: str = celery_states.SUCCESS
+        self,
+        task_id: str,
+        result: Any,
+        request: Any = None,
+        store_result: bool = True,
+        state: str = celery_states.SUCCESS,
     ) -> None:
         run = current_of(task_id)
         if run is None:
@@ -62,7 +67,9 @@ class LedgerBackend(DatabaseBackend):  # type: ignore[misc]
         if run is None:
             super().mark_as_failure(task_id, exc, traceback, request, store_result, call_errbacks, state)
             return
-        run.ended = Ended(celery_states.FAILURE, error=exc, traceback=traceback, request=request, call_errbacks=call_errbacks)
+        run.ended = Ended(
+            celery_states.FAILURE, error=exc, traceback=traceback, request=request, call_errbacks=call_errbacks
+        )
 
     def mark_as_retry(
         self,
@@ -81,7 +88,9 @@ class LedgerBackend(DatabaseBackend):  # type: ignore[misc]
         error = exc if isinstance(exc, BaseException) else None
         run.ended = Ended(celery_states.RETRY, error=error, traceback=traceback, request=request)
 
-    def store_result(self, task_id: str, result: Any, state: str, traceback: Any = None, request: Any = None, **kwargs: Any) -> Any:
+    def store_result(
+        self, task_id: str, result: Any, state: str, traceback: Any = None, request: Any = None, **kwargs: Any
+    ) -> Any:
         if current_of(task_id) is not None:
             # STARTED (track_started): the ledger knows since the claim. A task's own update_state has no column: see the differences.
             return result
@@ -124,11 +133,15 @@ class LedgerBackend(DatabaseBackend):  # type: ignore[misc]
     def _exception_of(self, job: Job, status: Status | None) -> Any:
         kind, _, message = (job.error or "").partition(": ")
         if status is Status.CANCELLED:
-            return self.exception_to_python({"exc_type": "TaskRevokedError", "exc_module": "celery.exceptions", "exc_message": ["cancelled"]})
+            return self.exception_to_python(
+                {"exc_type": "TaskRevokedError", "exc_module": "celery.exceptions", "exc_message": ["cancelled"]}
+            )
         if not kind:
             return None
         module, _, name = kind.rpartition(".")
-        return self.exception_to_python({"exc_type": name, "exc_module": module or "builtins", "exc_message": [message]})
+        return self.exception_to_python(
+            {"exc_type": name, "exc_module": module or "builtins", "exc_message": [message]}
+        )
 
     def _forget(self, task_id: str) -> None:
         """The result is forgotten, the job is not: it is the ledger's."""

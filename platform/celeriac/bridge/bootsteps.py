@@ -33,7 +33,7 @@ logger = get_logger(__name__)
 LOOK_AT_LIMITS: Final = 0.05
 
 
-class Incarnation(bootsteps.StartStopStep):  # type: ignore[misc]
+class Incarnation(bootsteps.StartStopStep):
     """This life of the worker: created before the pool forks, started after it, ended with everything handed back."""
 
     requires = (Pool,)
@@ -143,13 +143,15 @@ class Incarnation(bootsteps.StartStopStep):  # type: ignore[misc]
                     continue  # solo and threads: the main process can't be killed for one job; its deadline decides
                 again = self.here.page.read(entry.slot)
                 if again == entry:
-                    logger.error("Hard time limit (%ss) exceeded by job %s in child %s", entry.limit, entry.job, entry.pid)
+                    logger.error(
+                        "Hard time limit (%ss) exceeded by job %s in child %s", entry.limit, entry.job, entry.pid
+                    )
                     self.undertaker.will_kill(entry)
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(entry.pid, signal.SIGKILL)
 
 
-class TakeForFreeSlots(bootsteps.StartStopStep):  # type: ignore[misc]
+class TakeForFreeSlots(bootsteps.StartStopStep):
     """A message is taken only for a free slot: a busy worker that prefetches hoards what an idle one could run."""
 
     requires = (Tasks,)

@@ -14,7 +14,9 @@ def scheduler(ctx: click.Context, loglevel: str) -> None:
 
     app = ctx.obj.app
     if not isinstance(app, Celery):
-        raise click.UsageError(f"{app!r} is no celeriac.Celery. Use `from celeriac import Celery` where the app is made.")
+        raise click.UsageError(
+            f"{app!r} is no celeriac.Celery. Use `from celeriac import Celery` where the app is made."
+        )
     app.loader.import_default_modules()  # sets Django up, so that models can be imported
     app.finalize()
     from celeriac.bridge.scheduler import run_until_signalled

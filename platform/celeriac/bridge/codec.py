@@ -13,7 +13,13 @@ from typing import Any, Final
 from kombu.utils import json
 
 from celeriac import conf
-from celeriac.errors import PayloadNotSerialisable, PayloadTooLarge, PayloadUnreadable, ResultNotSerialisable, ResultTooLarge
+from celeriac.errors import (
+    PayloadNotSerialisable,
+    PayloadTooLarge,
+    PayloadUnreadable,
+    ResultNotSerialisable,
+    ResultTooLarge,
+)
 
 #: The parts of a payload beside args, kwargs and headers; kept under these names where they are given.
 EMBED: Final = ("callbacks", "errbacks", "chain", "chord")
@@ -27,7 +33,9 @@ json.register_type(
 )
 
 
-def encode_payload(args: Sequence[Any], kwargs: Mapping[str, Any], embed: Mapping[str, Any], headers: Mapping[str, Any]) -> str:
+def encode_payload(
+    args: Sequence[Any], kwargs: Mapping[str, Any], embed: Mapping[str, Any], headers: Mapping[str, Any]
+) -> str:
     """The payload column of a job. What is absent or empty takes no byte.
 
     Raises:
@@ -55,7 +63,7 @@ def encode_payload(args: Sequence[Any], kwargs: Mapping[str, Any], embed: Mappin
     limit = conf.get("MAX_PAYLOAD_BYTES")
     if len(encoded) > limit:
         raise PayloadTooLarge(len(encoded), limit, _largest(body))
-    return encoded
+    return str(encoded)
 
 
 def decode_payload(payload: str) -> dict[str, Any]:

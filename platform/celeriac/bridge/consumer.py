@@ -17,7 +17,7 @@ from celeriac.bridge.quarantine import Strange, set_aside
 logger = get_logger(__name__)
 
 
-class LedgerConsumer(Consumer):  # type: ignore[misc]
+class LedgerConsumer(Consumer):
     """Celery's consumer with our answers to what can't be run."""
 
     #: Set by the worker's ``Incarnation`` step before the consumer starts.

@@ -22,15 +22,19 @@ _ARROW = {
 }
 
 
-class LedgerControl(Control):  # type: ignore[misc]
+class LedgerControl(Control):
     """``app.control`` whose revoke holds over restarts and with no worker up."""
 
-    def revoke(self, task_id: Any, destination: Any = None, terminate: bool = False, signal: str = "SIGTERM", **kwargs: Any) -> Any:
+    def revoke(
+        self, task_id: Any, destination: Any = None, terminate: bool = False, signal: str = "SIGTERM", **kwargs: Any
+    ) -> Any:
         """Cancel jobs that don't run yet. One that runs is terminated only when asked, by broadcast, as in Celery."""
         unknown = [one for one in maybe_list(task_id) or [] if not revoke(one)]
         if not unknown and not terminate:
             return None
-        return super().revoke(task_id if terminate else unknown, destination, terminate=terminate, signal=signal, **kwargs)
+        return super().revoke(
+            task_id if terminate else unknown, destination, terminate=terminate, signal=signal, **kwargs
+        )
 
 
 def revoke(task_id: str, actor: str = "caller", reason: str = "revoked") -> bool:

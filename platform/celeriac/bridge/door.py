@@ -44,13 +44,21 @@ _COLUMNS: Final = frozenset(
     "replaced_task_nesting stamped_headers stamps".split()
 )
 #: Headers that are kept when they say something.
-_KEPT: Final = ("shadow", "origin", "group_index", "ignore_result", "replaced_task_nesting", "stamped_headers", "stamps")
+_KEPT: Final = (
+    "shadow",
+    "origin",
+    "group_index",
+    "ignore_result",
+    "replaced_task_nesting",
+    "stamped_headers",
+    "stamps",
+)
 _LATER: Final = ("idempotency_key", "ordering_key", "concurrency_key")
 
 _holding: ContextVar[bool] = ContextVar("celeriac_holding", default=False)
 
 
-class ConsumedQueues(Queues):  # type: ignore[misc]
+class ConsumedQueues(Queues):
     """``-Q sms`` consumes ``celeriac.sms``, where ids-only messages go, and ``sms``, where plain Celery's go.
 
     Queues of their own: a plain worker would throw an ids-only message away.
@@ -68,7 +76,7 @@ class ConsumedQueues(Queues):  # type: ignore[misc]
         return sorted(super().consume_from)
 
 
-class Door(AMQP):  # type: ignore[misc]
+class Door(AMQP):
     """Celery's message factory and sender, writing to the ledger."""
 
     queues_cls = ConsumedQueues
@@ -183,7 +191,9 @@ class Door(AMQP):  # type: ignore[misc]
             asked.update(headers)
         for option in _LATER:
             if options.get(option) is not None:
-                raise OptionNotSupported(f"{option}= is not part of this version; see the roadmap in docs/. Nothing was enqueued.")
+                raise OptionNotSupported(
+                    f"{option}= is not part of this version; see the roadmap in docs/. Nothing was enqueued."
+                )
         named = _queue_name(self, queue, exchange, routing_key)
         with _publish_signals(name, message, named, exchange, routing_key, options):
             job = self._job(name, message, named, priority, options.get("biz_id"))
@@ -205,13 +215,21 @@ class Door(AMQP):  # type: ignore[misc]
         kept.update({k: v for k, v in headers.items() if k not in _COLUMNS and k != "countdown"})
         if soft is not None:
             kept["soft_time_limit"] = soft
-        if headers.get("argsrepr") and not signals.before_task_publish.receivers and not signals.after_task_publish.receivers:
+        if (
+            headers.get("argsrepr")
+            and not signals.before_task_publish.receivers
+            and not signals.after_task_publish.receivers
+        ):
             kept["argsrepr"] = redactor().text(str(headers["argsrepr"]))
         if headers.get("kwargsrepr") and "argsrepr" in kept:
             kept["kwargsrepr"] = redactor().text(str(headers["kwargsrepr"]))
         delay, run_at = _when(headers.get("countdown"), headers["eta"], "countdown")
         expires = headers["expires"]
-        lasts, until = _when(expires, None, "expires") if isinstance(expires, numbers.Real) else (None, _moment(expires, "expires"))
+        lasts, until = (
+            _when(expires, None, "expires")
+            if isinstance(expires, numbers.Real)
+            else (None, _moment(expires, "expires"))
+        )
         return NewJob(
             task_id=task_id,
             alias=alias,
@@ -250,7 +268,12 @@ def _when(seconds: Any, eta: Any, what: str) -> tuple[float | None, datetime | N
     """Seconds from now, or a moment. A countdown below zero is due now; both given: the countdown wins, as in Celery."""
     if seconds is None or (not seconds and eta is not None):
         return None, _moment(eta, "eta")
-    if not isinstance(seconds, numbers.Real) or isinstance(seconds, bool) or not math.isfinite(seconds) or abs(seconds) > 3_000_000_000:
+    if (
+        not isinstance(seconds, numbers.Real)
+        or isinstance(seconds, bool)
+        or not math.isfinite(seconds)
+        or abs(seconds) > 3_000_000_000
+    ):
         raise EnqueueError(f"{what}={seconds!r}: give a number of seconds, less than 95 years. Nothing was enqueued.")
     return float(seconds), None
 

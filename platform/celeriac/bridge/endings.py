@@ -37,7 +37,9 @@ def outcome_of(run: Run, task: Any, traced: Any) -> Outcome:
     if ended.state == celery_states.RETRY:
         # Retry raised by hand, with nothing sent: Celery would leave the task in RETRY for ever; a job has a next event.
         delay = float(task.default_retry_delay or 0)
-        decision = Decision(Status.RETRY, "retried", delay, run.claimed.retry_count + 1, reason="Retry was raised without retry()")
+        decision = Decision(
+            Status.RETRY, "retried", delay, run.claimed.retry_count + 1, reason="Retry was raised without retry()"
+        )
         return _outcome(run, decision, _failure(ended))
     failure = _failure(ended)
     decision = on_failure(task.policy, ended.error, run.claimed.retry_count, rng)
@@ -91,7 +93,11 @@ def along_of(run: Run, task: Any) -> Callable[[Outcome], None] | None:
 
 def _propagates(task: Any, outcome: Outcome) -> bool:
     policy = task.policy
-    return outcome.status is Status.DEAD_LETTER and policy is not None and policy.over(DEFAULT).on_dead_letter == "propagate"
+    return (
+        outcome.status is Status.DEAD_LETTER
+        and policy is not None
+        and policy.over(DEFAULT).on_dead_letter == "propagate"
+    )
 
 
 def _wished(run: Run) -> Decision:
@@ -109,15 +115,29 @@ def _unreported(run: Run, task: Any, traced: Any) -> Outcome:
         rejected = getattr(info, "retval", None)
         if isinstance(rejected, Reject) and rejected.requeue:
             # A second's pause: a task that rejects itself for ever must not spin.
-            return _outcome(run, Decision(Status.PENDING, "handed_back", 1.0, reason="rejected by the task, requeue asked for"), None)
-        error = JobError(f"rejected by the task: {getattr(rejected, 'reason', None) or 'no reason given'}", code=codes.REJECTED)
+            return _outcome(
+                run,
+                Decision(Status.PENDING, "handed_back", 1.0, reason="rejected by the task, requeue asked for"),
+                None,
+            )
+        error = JobError(
+            f"rejected by the task: {getattr(rejected, 'reason', None) or 'no reason given'}", code=codes.REJECTED
+        )
     else:
         error = JobError("Celery's tracer reported no outcome", code=codes.UNCLASSIFIED)
-    return _outcome(run, on_failure(task.policy, error, run.claimed.retry_count, rng), describe(error), args_repr=_args_repr(run))
+    return _outcome(
+        run, on_failure(task.policy, error, run.claimed.retry_count, rng), describe(error), args_repr=_args_repr(run)
+    )
 
 
 def _outcome(
-    run: Run, decision: Decision, failure: Failure | None, *, result: str | None = None, sends: Any = (), args_repr: str = ""
+    run: Run,
+    decision: Decision,
+    failure: Failure | None,
+    *,
+    result: str | None = None,
+    sends: Any = (),
+    args_repr: str = "",
 ) -> Outcome:
     job, wish = run.claimed, run.wish
     return Outcome(

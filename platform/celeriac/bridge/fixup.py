@@ -25,8 +25,12 @@ def fixup(app: Celery, env: str = "DJANGO_SETTINGS_MODULE") -> KeptFixup | None:
     return installed
 
 
-class KeptWorkerFixup(celery_fixup.DjangoWorkerFixup):  # type: ignore[misc]
+class KeptWorkerFixup(celery_fixup.DjangoWorkerFixup):
     """Keeps connections in prefork, threads and solo; closes them per task in greenlet pools and with Django's own pool."""
+
+    def __init__(self, app: Celery) -> None:
+        super().__init__(app)
+        self._since: dict[int, tuple[Any, float]] = {}
 
     def on_task_prerun(self, sender: Any, **kwargs: Any) -> None:
         if not self._keeps():
@@ -56,15 +60,17 @@ class KeptWorkerFixup(celery_fixup.DjangoWorkerFixup):  # type: ignore[misc]
         for connection in connections.all(initialized_only=True):
             if connection.connection is None or connection.in_atomic_block:
                 continue
-            since = getattr(connection, "_celeriac_since", None)
+            since = self._since.get(id(connection))
             if since is None or since[0] is not connection.connection:
-                connection._celeriac_since = (connection.connection, now)
+                self._since[id(connection)] = (connection.connection, now)
             elif now - since[1] > oldest:
                 connection.close()
 
 
-class KeptFixup(celery_fixup.DjangoFixup):  # type: ignore[misc]
+class KeptFixup(celery_fixup.DjangoFixup):
     """Celery's fixup with our worker part."""
+
+    _worker_fixup: KeptWorkerFixup | None = None
 
     @property
     def worker_fixup(self) -> KeptWorkerFixup:

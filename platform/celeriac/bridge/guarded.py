@@ -71,7 +71,9 @@ def _traced(task: Any, tracer: Tracer, task_id: str, job: Claimed, run: Run, req
             return tracer(task_id, body["args"], body["kwargs"], full)
     except PayloadUnreadable as exc:
         run.ended = Ended("FAILURE", error=exc)
-    except BaseException as exc:  # SystemExit, KeyboardInterrupt, MemoryError, a soft limit that fired between two lines of the tracer
+    except (
+        BaseException
+    ) as exc:  # SystemExit, KeyboardInterrupt, MemoryError, a soft limit that fired between two lines of the tracer
         logger.exception("Task %s[%s] raised %s past Celery's tracer", task.name, task_id, type(exc).__name__)
         run.wish = None
         run.ended = Ended("FAILURE", error=exc, request=None)
@@ -100,7 +102,12 @@ def _request(request: dict[str, Any], job: Claimed, body: dict[str, Any]) -> dic
         "chain": body.get("chain"),
         "chord": body.get("chord"),
         "correlation_id": job.public_id,
-        "delivery_info": {"exchange": "", "routing_key": job.queue, "priority": job.priority, "redelivered": job.attempt > 1},
+        "delivery_info": {
+            "exchange": "",
+            "routing_key": job.queue,
+            "priority": job.priority,
+            "redelivered": job.attempt > 1,
+        },
         "is_eager": False,
     }
 

@@ -104,7 +104,11 @@ def _fault(item: Any) -> str | None:
     if not isinstance(envelope, dict):
         return "no kombu envelope: not an object"
     properties = envelope.get("properties")
-    if not isinstance(properties, dict) or not isinstance(properties.get("delivery_info"), dict) or "delivery_tag" not in properties:
+    if (
+        not isinstance(properties, dict)
+        or not isinstance(properties.get("delivery_info"), dict)
+        or "delivery_tag" not in properties
+    ):
         return "no kombu envelope: no properties with delivery_info and delivery_tag"
     if "body" not in envelope or not isinstance(envelope.get("headers", {}), dict):
         return "no kombu envelope: no body, or headers that are no object"

@@ -1,8 +1,7 @@
-"""Celery's events and log lines pass the redactor: they leave the database's protection."""
+"""Celery's events pass the redactor: they leave the database's protection."""
 
 from __future__ import annotations
 
-import logging
 from typing import Any, Final
 
 from celery.app.events import Events
@@ -14,7 +13,7 @@ from celeriac.settle.settle import redactor
 _OPEN: Final = ("args", "kwargs", "result", "exception", "traceback", "message")
 
 
-class RedactedDispatcher(EventDispatcher):  # type: ignore[misc]
+class RedactedDispatcher(EventDispatcher):
     """Sends events with secrets masked."""
 
     app = None
@@ -28,23 +27,7 @@ class RedactedDispatcher(EventDispatcher):  # type: ignore[misc]
         return super().send(type, *args, **shown)
 
 
-class RedactedEvents(Events):  # type: ignore[misc]
+class RedactedEvents(Events):
     """``app.events`` with our dispatcher."""
 
     dispatcher_cls = "celeriac.bridge.redacted_events:RedactedDispatcher"
-
-
-class RedactingFilter(logging.Filter):
-    """Masks secrets in the text and the traceback of a record."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        mask = redactor()
-        message = record.getMessage()
-        masked = mask.text(message)
-        if masked != message:
-            record.msg, record.args = masked, None
-        if record.exc_info and not record.exc_text:
-            record.exc_text = logging.Formatter().formatException(record.exc_info)
-        if record.exc_text:
-            record.exc_text = mask.text(record.exc_text)
-        return True

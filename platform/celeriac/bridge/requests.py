@@ -17,7 +17,7 @@ from celeriac.outcomes import Ref
 _NO_ARGUMENTS: tuple[list[Any], dict[str, Any], dict[str, Any]] = ([], {}, {})
 
 
-class JobRequest(Request):  # type: ignore[misc]
+class JobRequest(Request):
     """One job of the ledger on its way through the pool.
 
     No time limit is given to the pool: billiard sets a result before it kills, and only the pool's own bookkeeping would stop it.

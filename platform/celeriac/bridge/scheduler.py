@@ -1,7 +1,8 @@
 """The scheduler: one process leads, another stands by. Its loop is the list of what a leader does.
 
 Everything that it decides is in the ledger and in the lease; killing it at any line loses nothing. A pass that finds work is followed by
-another after ``POLL_MIN``; an idle one waits up to ``POLL_MAX``, or until the bell rings.
+another after ``POLL_BUSY``: jobs of milliseconds free their slots at that rate. An idle one waits longer and longer, up to ``POLL_MAX``, or until
+the bell rings.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ from celeriac.bridge.ringing import EXCHANGE, impatient
 from celeriac.dispatch import sweep
 from celeriac.dispatch.dispatch import Dispatcher
 from celeriac.fleet.leadership import Leadership
-from celeriac.fleet.locks import keep_alive
 from celeriac.fleet.rescue import Rescue
 from celeriac.guard import switches as guard_switches
 from celeriac.ledger import queries
+from celeriac.ledger.locks import keep_alive
 
 logger = logging.getLogger("celeriac")
 
 SWEEP_EVERY: Final = 0.5
+SWITCHES_EVERY: Final = 0.2
 
 
 class Scheduler:
@@ -50,11 +52,13 @@ class Scheduler:
         self._rescue = Rescue(self._session, self._on_lost)
         self._ear = Ear(app)
         self._swept = 0.0
+        self._switches = guard_switches.Switches()
+        self._switches_read = float("-inf")
         self._connection: Any = None
 
     def run(self) -> None:
         """Lead or stand by until told to stop; then step down, so that the standby takes over at once."""
-        pause = conf.get("POLL_MIN")
+        pause = 0.0
         while not self._stop.is_set():
             try:
                 worked = self._pass()
@@ -63,9 +67,13 @@ class Scheduler:
                 self._session.close()
                 self._stop.wait(0.5)
                 continue
-            pause = conf.get("POLL_MIN") if worked else min(pause * 2, conf.get("POLL_MAX"))
+            if worked:
+                pause = 0.0
+                self._stop.wait(conf.get("POLL_BUSY"))
+                continue
+            pause = min(max(pause * 2, conf.get("POLL_MIN")), conf.get("POLL_MAX"))
             if self._ear.listen(pause, self._stop):
-                pause = conf.get("POLL_MIN")
+                pause = 0.0
         self._step_down()
 
     def _pass(self) -> bool:
@@ -74,7 +82,9 @@ class Scheduler:
         term = self._leadership.hold()
         if term is None:
             return False
-        switches = guard_switches.read()
+        if time.monotonic() - self._switches_read >= SWITCHES_EVERY:
+            self._switches, self._switches_read = guard_switches.read(), time.monotonic()
+        switches = self._switches
         worked = bool(self._dispatcher.dispatch(term, switches))
         worked |= bool(self._rescue.look(term))
         if time.monotonic() - self._swept >= SWEEP_EVERY:
@@ -144,7 +154,14 @@ class Ear:
 
     def _open(self) -> None:
         connection = impatient(self._app)
-        queue = Queue(f"celeriac.ear.{os.getpid()}", exchange=EXCHANGE, durable=False, auto_delete=True, exclusive=True, expires=60)
+        queue = Queue(
+            f"celeriac.ear.{os.getpid()}",
+            exchange=EXCHANGE,
+            durable=False,
+            auto_delete=True,
+            exclusive=True,
+            expires=60,
+        )
         self._consumer = Consumer(connection, queues=[queue], on_message=self._on_ring, no_ack=True, auto_declare=True)
         self._consumer.consume()
 
@@ -159,7 +176,9 @@ def run_until_signalled(app: Any) -> None:
     def end(signum: int, frame: FrameType | None) -> None:
         stop.set()
 
-    handlers: dict[int, Callable[..., Any] | int | None] = {s: signal.signal(s, end) for s in (signal.SIGTERM, signal.SIGINT)}
+    handlers: dict[int, Callable[..., Any] | int | None] = {
+        s: signal.signal(s, end) for s in (signal.SIGTERM, signal.SIGINT)
+    }
     try:
         Scheduler(app, stop).run()
     finally:

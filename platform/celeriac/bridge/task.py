@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from celery import Task
@@ -16,7 +16,7 @@ from celeriac.policy import Policy
 from celeriac.run.current import current_of
 
 
-class LedgerTask(Task):  # type: ignore[misc]
+class LedgerTask(Task):
     """What the ledger needs of a task class."""
 
     abstract = True
@@ -46,9 +46,11 @@ class LedgerTask(Task):  # type: ignore[misc]
         return None if run is None else run.claimed.ref.fence
 
 
-@lru_cache(maxsize=None)
-def mixed(base: type) -> type:
+@cache
+def mixed(base: Any) -> Any:
     """*base* with :class:`LedgerTask` in front; *base* itself where it is there already."""
     if issubclass(base, LedgerTask):
         return base
-    return type(base.__name__, (LedgerTask, base), {"abstract": True, "__module__": base.__module__, "__doc__": base.__doc__})
+    return type(
+        base.__name__, (LedgerTask, base), {"abstract": True, "__module__": base.__module__, "__doc__": base.__doc__}
+    )

@@ -76,7 +76,9 @@ class Undertaker:
         """The hard limit of *entry* is over and its child is about to be killed by us."""
         self._killed[entry.pid] = entry
 
-    def report(self, ref: Ref, task: Any, pid: int | None, exc: BaseException, tell: Callable[[bool, str], None] | None) -> None:
+    def report(
+        self, ref: Ref, task: Any, pid: int | None, exc: BaseException, tell: Callable[[bool, str], None] | None
+    ) -> None:
         """A pool call ended without its child saying how."""
         self._reports.put(Death(ref, task, pid, exc, tell))
 
@@ -111,7 +113,9 @@ class Undertaker:
             ref, task_type = item
             why = Why("worker", f"no handler: this worker doesn't know {task_type!r}", self._worker)
             for _ in transitions.shift("parked_dispatched", [ref], why, parked=ParkedReason.NO_HANDLER):
-                events.emit("job.parked", job=ref.job, task_type=task_type, reason="no handler", worker=str(self._worker))
+                events.emit(
+                    "job.parked", job=ref.job, task_type=task_type, reason="no handler", worker=str(self._worker)
+                )
         else:
             item()
 
@@ -134,7 +138,13 @@ class Undertaker:
             error: Exception = HardTimeLimit(f"ran longer than its hard limit of {killed.limit:g} s and was killed")
             decision = on_failure(death.task.policy, error, live.retry_count, rng)
             charged, evidence = 0, str(error)
-            events.emit("job.timed_out", job=claimed.job, task_type=live.task_type, threshold_ms=killed.limit * 1000, worker=str(self._worker))
+            events.emit(
+                "job.timed_out",
+                job=claimed.job,
+                task_type=live.task_type,
+                threshold_ms=killed.limit * 1000,
+                worker=str(self._worker),
+            )
         elif killed is not None or self.stopping_worker or isinstance(death.exc, Terminated):
             why = Why("worker", "its process was stopped by us", self._worker)
             transitions.shift("handed_back", [claimed], why, priority=RESCUED, also=f"l.worker = '{self._worker}'")
@@ -151,7 +161,9 @@ class Undertaker:
             if death.tell is not None:
                 death.tell(decision.status is Status.RETRY, f"{type(error).__name__}: {error}")
 
-    def _outcome(self, ref: Ref, live: Live, decision: Decision, error: Exception, charged: int, evidence: str) -> Outcome:
+    def _outcome(
+        self, ref: Ref, live: Live, decision: Decision, error: Exception, charged: int, evidence: str
+    ) -> Outcome:
         job = Job.objects.using(conf.alias()).get(seq=ref.job)
         return Outcome(
             ref=ref,

@@ -44,7 +44,20 @@ def claim(refs: Sequence[Ref], limits: Sequence[float | None], worker: uuid.UUID
     mine = {(c.ref.job, c.ref.fence - 1) for c in claimed}
     for ref in refs:
         if (ref.job, ref.fence) not in mine:
-            events.emit("job.claim_refused", job=ref.job, fence=ref.fence, worker=str(worker), reason="claimed, taken back or expired")
+            events.emit(
+                "job.claim_refused",
+                job=ref.job,
+                fence=ref.fence,
+                worker=str(worker),
+                reason="claimed, taken back or expired",
+            )
     for c in claimed:
-        events.emit("job.claimed", job_id=c.public_id, task_type=c.task_type, queue=c.queue, attempt=c.attempt, worker=str(worker))
+        events.emit(
+            "job.claimed",
+            job_id=c.public_id,
+            task_type=c.task_type,
+            queue=c.queue,
+            attempt=c.attempt,
+            worker=str(worker),
+        )
     return claimed

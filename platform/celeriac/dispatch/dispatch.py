@@ -78,7 +78,13 @@ class Dispatcher:
             staged = transitions.stage(term, rooms(queries.demands(), switches.queues), switches.types)
             sent += self._publish(staged, term)
             for job in staged:
-                events.emit("job.dispatched", job_id=job.public_id, task_type=job.task_type, queue=job.queue, attempt=job.attempt)
+                events.emit(
+                    "job.dispatched",
+                    job_id=job.public_id,
+                    task_type=job.task_type,
+                    queue=job.queue,
+                    attempt=job.attempt,
+                )
         return sent
 
     def _publish(self, jobs: Sequence[Staged], term: int) -> int:
@@ -110,7 +116,13 @@ class Dispatcher:
             self._went_away(exc)
             return 0
         jobs = transitions.again(term, everything=wiped, short=short)
-        reason = "the broker was wiped" if wiped else "its message is missing" if short else "an older term staged it, or nobody claimed it in time"
+        reason = (
+            "the broker was wiped"
+            if wiped
+            else "its message is missing"
+            if short
+            else "an older term staged it, or nobody claimed it in time"
+        )
         for job in jobs:
             events.emit("job.sent_again", job_id=job.public_id, task_type=job.task_type, queue=job.queue, reason=reason)
         return self._publish(jobs, term)

@@ -21,7 +21,13 @@ _PARKED = {Status.PENDING: "parked", Status.RETRY: "parked_retry", Status.DISPAT
 def expire(term: int) -> int:
     """Waiting and dispatched jobs past ``expires_at`` → CANCELLED."""
     why = Why(f"scheduler, term {term}", "expired before it could start")
-    return _by_status(queries.expired(BATCH), _EXPIRED, lambda arrow, refs: len(transitions.finish(arrow, refs, why)), "job.cancelled", "expired")
+    return _by_status(
+        queries.expired(BATCH),
+        _EXPIRED,
+        lambda arrow, refs: len(transitions.finish(arrow, refs, why)),
+        "job.cancelled",
+        "expired",
+    )
 
 
 def hold(term: int, switches: Switches) -> int:
@@ -52,7 +58,9 @@ def release(term: int, switches: Switches) -> int:
     return done
 
 
-def _by_status(found: list[Found], arrows: dict[Status, str], move: Callable[[str, list[Ref]], int], event: str, reason: str) -> int:
+def _by_status(
+    found: list[Found], arrows: dict[Status, str], move: Callable[[str, list[Ref]], int], event: str, reason: str
+) -> int:
     done = 0
     for status, arrow in arrows.items():
         refs = [f.ref for f in found if f.status is status]

@@ -20,7 +20,7 @@ from django.db import DatabaseError, InterfaceError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from celeriac import clock, conf, events
-from celeriac.fleet.locks import keep_alive, own_session
+from celeriac.ledger.locks import keep_alive, own_session
 
 logger = logging.getLogger("celeriac")
 
@@ -42,7 +42,9 @@ class Card:
 class Heartbeat:
     """Beats for *card* until stopped. *held* tells how many messages are taken and not yet claimed."""
 
-    def __init__(self, card: Card, held: Callable[[], int], slots: Callable[[], int], on_given_up: Callable[[], None]) -> None:
+    def __init__(
+        self, card: Card, held: Callable[[], int], slots: Callable[[], int], on_given_up: Callable[[], None]
+    ) -> None:
         self.card = card
         self.database_away = True
         self.stopping = False
@@ -79,7 +81,9 @@ class Heartbeat:
             self._write(f"state = %s, held = 0, ended_at = {clock.now_sql()}", [state])
             self._session.close()
         except (DatabaseError, InterfaceError) as exc:
-            logger.warning("The database is away, the scheduler will find out by itself that this worker has stopped: %s", exc)
+            logger.warning(
+                "The database is away, the scheduler will find out by itself that this worker has stopped: %s", exc
+            )
 
     def descriptor(self) -> int | None:
         """The socket of the witness session, for children to let go of."""
@@ -103,7 +107,9 @@ class Heartbeat:
             self.database_away = False
             self._first_beat.set()
             if not alive:
-                events.emit("worker.gone", worker=str(self.card.id), reason="the scheduler has given this incarnation up")
+                events.emit(
+                    "worker.gone", worker=str(self.card.id), reason="the scheduler has given this incarnation up"
+                )
                 self._on_given_up()
                 return
             if self._stop.wait(every):
@@ -140,13 +146,19 @@ class Heartbeat:
                 [card.id, card.hostname, card.pid, card.pool, json.dumps(card.queues), json.dumps(card.tasks), card.slots,
                  json.dumps(card.versions), self._lock_key],
             )  # fmt: skip
-        events.emit("worker.started", worker=str(card.id), queue=",".join(card.queues), reason=f"{card.pool}, {card.slots} slots")
+        events.emit(
+            "worker.started",
+            worker=str(card.id),
+            queue=",".join(card.queues),
+            reason=f"{card.pool}, {card.slots} slots",
+        )
 
     def _write(self, assignments: str, values: list[Any]) -> bool:
         assert self._session is not None
         with self._session.cursor() as cursor:
             cursor.execute(
-                f"UPDATE celeriac_worker SET {assignments} WHERE id = %s AND ended_at IS NULL RETURNING id", [*values, self.card.id]
+                f"UPDATE celeriac_worker SET {assignments} WHERE id = %s AND ended_at IS NULL RETURNING id",
+                [*values, self.card.id],
             )
             return cursor.fetchone() is not None
 

@@ -20,7 +20,7 @@ import time
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from celeriac import clock, conf, events
-from celeriac.fleet.locks import SCHEDULER, TERM_LOCK_HELD
+from celeriac.ledger.locks import SCHEDULER, TERM_LOCK_HELD
 
 LOOK_EVERY = 0.5
 
@@ -88,7 +88,9 @@ class Leadership:
             term, lock_held, age = cursor.fetchone()
             if lock_held and age < conf.get("LEASE_SECONDS"):
                 if not self._said_standby:
-                    events.emit("scheduler.standby", reason=f"term {term} is led by another scheduler", worker=self._holder)
+                    events.emit(
+                        "scheduler.standby", reason=f"term {term} is led by another scheduler", worker=self._holder
+                    )
                     self._said_standby = True
                 return None
             cursor.execute(

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from celeriac import clock, conf, events
-from celeriac.fleet.locks import KEY_LOCK_HELD
 from celeriac.ledger import transitions
+from celeriac.ledger.locks import KEY_LOCK_HELD
 from celeriac.ledger.transitions import RESCUED, Why
 from celeriac.models import Live
 from celeriac.outcomes import Ref
@@ -132,7 +132,14 @@ class Rescue:
         else:
             moved = transitions.shift("handed_back", [ref], reason, priority=RESCUED)
         for m in moved:
-            events.emit("job.lost", job=m.ref.job, task_type=task_type, source=Status.RUNNING.value, worker=str(worker), reason=why)
+            events.emit(
+                "job.lost",
+                job=m.ref.job,
+                task_type=task_type,
+                source=Status.RUNNING.value,
+                worker=str(worker),
+                reason=why,
+            )
         return len(moved)
 
 

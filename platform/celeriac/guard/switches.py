@@ -37,7 +37,9 @@ class Switches:
 
 def read() -> Switches:
     """The switches in force."""
-    rows = Control.objects.using(conf.alias()).filter(key__startswith=_PREFIX, value=False).values_list("key", flat=True)
+    rows = (
+        Control.objects.using(conf.alias()).filter(key__startswith=_PREFIX, value=False).values_list("key", flat=True)
+    )
     names = [key[len(_PREFIX) :].split(":", 1) for key in rows]
     return Switches(
         types=frozenset(name for kind, name in names if kind == "type"),

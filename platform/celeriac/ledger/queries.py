@@ -44,7 +44,7 @@ def demands() -> list[Demand]:
 def dispatched_by_queue() -> dict[str, int]:
     """How many jobs of each queue are DISPATCHED."""
     rows = Live.objects.using(conf.alias()).dispatched().values_list("queue").annotate(n=Count("pk")).order_by()
-    return {queue: n for queue, n in rows}
+    return dict(rows)
 
 
 def expired(limit: int) -> list[Found]:

@@ -36,7 +36,7 @@ def fetch(sql: str, params: Mapping[str, Any] | Sequence[Any]) -> list[tuple[Any
     if django.execute_wrappers or django.force_debug_cursor:
         with django.cursor() as ordinary:
             ordinary.execute(sql, params)
-            return ordinary.fetchall()
+            return list(ordinary.fetchall())
     if django.connection is None:
         django.ensure_connection()
     django.validate_no_broken_transaction()
@@ -48,7 +48,8 @@ def fetch(sql: str, params: Mapping[str, Any] | Sequence[Any]) -> list[tuple[Any
             prepare = True
         with psycopg.Cursor(direct) as cursor:
             cursor.execute(sql, params, prepare=prepare)
-            return cursor.fetchall()
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            return rows
 
 
 @contextmanager

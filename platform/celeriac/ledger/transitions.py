@@ -220,7 +220,9 @@ def settle(
     An outcome that doesn't come back is refused: the job has been taken from this worker. Nothing of it is written.
     """
     plain = [o for o in outcomes if o.status is Status.SUCCEEDED and not o.sends]
-    guard = f"l.status = 'RUNNING' AND l.worker = '{worker}'" + (f" AND l.child_pid = {int(only_child)}" if only_child else "")
+    guard = f"l.status = 'RUNNING' AND l.worker = '{worker}'" + (
+        f" AND l.child_pid = {int(only_child)}" if only_child else ""
+    )
     if along is None and len(plain) == len(outcomes):
         return [m.ref for m in _end(outcomes, guard)]
     settled: list[Ref] = []
@@ -247,10 +249,15 @@ def _explain(outcome: Outcome, move: Moved, worker: uuid.UUID, redact: Redactor)
     failure = outcome.failure
     if step.exceptional:
         reason = outcome.reason or (f"{failure.code}: {failure.kind}: {failure.message}" if failure else "")
-        _history([(outcome.ref, step, move.source, outcome.status, move.attempt)], Why("worker", redact.text(reason), worker))
+        _history(
+            [(outcome.ref, step, move.source, outcome.status, move.attempt)], Why("worker", redact.text(reason), worker)
+        )
     if failure is None:
         return
-    shown = {"message": text.storable(redact.text(failure.message), 4000), "traceback": text.storable(redact.text(failure.traceback), 20000)}
+    shown = {
+        "message": text.storable(redact.text(failure.message), 4000),
+        "traceback": text.storable(redact.text(failure.traceback), 20000),
+    }
     ErrorEvent.objects.using(conf.alias()).create(
         job_id=outcome.ref.job,
         task_type=outcome.task_type,
@@ -369,7 +376,15 @@ def close(name: str, job: int, fence: int, why: Why) -> bool:
 def note(event: str, refs: Iterable[Ref], why: Why) -> None:
     """A line of history for something that is no move (sent again, an outcome refused)."""
     rows = [
-        History(job_id=r.job, at=clock.Now(), event=event, fence=r.fence, reason=why.reason[:2000], actor=why.actor, worker=why.worker)
+        History(
+            job_id=r.job,
+            at=clock.Now(),
+            event=event,
+            fence=r.fence,
+            reason=why.reason[:2000],
+            actor=why.actor,
+            worker=why.worker,
+        )
         for r in refs
     ]
     History.objects.using(conf.alias()).bulk_create(rows)

@@ -41,8 +41,12 @@ class DeadLetter(models.Model):
     attempts = models.SmallIntegerField(default=0)
     opened_at = models.DateTimeField()
     closed_at = models.DateTimeField(null=True)
-    fence = models.BigIntegerField(help_text=_("Of the job when the letter was opened: what a decision is checked against."))
-    version = models.IntegerField(default=0, help_text=_("Raised by each decision: a page that shows an older one is refused."))
+    fence = models.BigIntegerField(
+        help_text=_("Of the job when the letter was opened: what a decision is checked against.")
+    )
+    version = models.IntegerField(
+        default=0, help_text=_("Raised by each decision: a page that shows an older one is refused.")
+    )
 
     objects: ClassVar = DeadLetterQuerySet.as_manager()
 

@@ -12,7 +12,9 @@ class History(models.Model):
     id = models.BigAutoField(primary_key=True)
     job = models.ForeignKey("celeriac.Job", models.CASCADE, db_constraint=False, related_name="history")
     at = models.DateTimeField()
-    event = models.CharField(max_length=32, help_text=_("Name of the arrow in states.ARROWS, or sent_again, outcome_refused."))
+    event = models.CharField(
+        max_length=32, help_text=_("Name of the arrow in states.ARROWS, or sent_again, outcome_refused.")
+    )
     source = models.CharField(max_length=11, null=True)  # noqa: DJ001
     target = models.CharField(max_length=11, null=True)  # noqa: DJ001
     fence = models.BigIntegerField(null=True)

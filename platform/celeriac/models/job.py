@@ -41,10 +41,6 @@ class JobQuerySet(models.QuerySet["Job"]):
         """The job that a caller knows by *task_id*, which need not be a UUID."""
         return self.filter(task_id=ids.to_uuid(task_id)[0])
 
-    def latest(self, *fields: object) -> Job:  # type: ignore[override]
-        """The job accepted last."""
-        return self.order_by("-seq")[:1].get()
-
     def of_types(self, types: Iterable[str]) -> JobQuerySet:
         """Jobs of any of these task types."""
         return self.filter(task_type__in=list(types))
@@ -74,7 +70,7 @@ class Job(models.Model):
     outcome = models.CharField(max_length=11, null=True, choices=[(s.value, s.value) for s in ENDED])  # noqa: DJ001
     result = models.TextField(null=True, help_text=_("JSON in ASCII; NULL where results are ignored or there is none."))  # noqa: DJ001
     error_code = models.CharField(max_length=64, null=True)  # noqa: DJ001
-    error = models.TextField(null=True, help_text=_("Last failure: class and message, as callers get it; redacted wherever it is shown."))  # noqa: DJ001
+    error = models.TextField(null=True, help_text=_("Last failure, as callers get it; redacted wherever it is shown."))  # noqa: DJ001
     attempt = models.SmallIntegerField(default=0)
     retry_count = models.SmallIntegerField(default=0)
     lost_count = models.SmallIntegerField(default=0)
@@ -88,7 +84,9 @@ class Job(models.Model):
         verbose_name_plural = _("jobs")
         indexes = [
             models.Index(fields=["task_type", "seq"], name="celeriac_job_type_seq"),
-            models.Index(fields=["outcome", "ended_at"], name="celeriac_job_outcome_ended", condition=Q(outcome__isnull=False)),
+            models.Index(
+                fields=["outcome", "ended_at"], name="celeriac_job_outcome_ended", condition=Q(outcome__isnull=False)
+            ),
             models.Index(fields=["biz_id"], name="celeriac_job_biz_id", condition=Q(biz_id__isnull=False)),
         ]
         constraints = [

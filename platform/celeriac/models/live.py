@@ -47,7 +47,9 @@ class Live(models.Model):
     trigger would cost every enqueue a row lock. Doctor checks that they go in pairs.
     """
 
-    job = models.OneToOneField("celeriac.Job", models.DO_NOTHING, primary_key=True, db_constraint=False, related_name="live")
+    job = models.OneToOneField(
+        "celeriac.Job", models.DO_NOTHING, primary_key=True, db_constraint=False, related_name="live"
+    )
     status = models.CharField(max_length=10, choices=[(s.value, s.value) for s in LIVE])
     queue = models.CharField(max_length=128)
     task_type = models.CharField(max_length=255)
@@ -81,9 +83,13 @@ class Live(models.Model):
                 name="celeriac_live_waiting",
                 condition=Q(status__in=[s.value for s in WAITING]),
             ),
-            models.Index(fields=["queue", "dispatched_at"], name="celeriac_live_dispatched", condition=Q(status="DISPATCHED")),
+            models.Index(
+                fields=["queue", "dispatched_at"], name="celeriac_live_dispatched", condition=Q(status="DISPATCHED")
+            ),
             models.Index(fields=["worker"], name="celeriac_live_running", condition=Q(status="RUNNING")),
-            models.Index(fields=["parked_reason", "task_type"], name="celeriac_live_parked", condition=Q(status="PARKED")),
+            models.Index(
+                fields=["parked_reason", "task_type"], name="celeriac_live_parked", condition=Q(status="PARKED")
+            ),
             models.Index(fields=["expires_at"], name="celeriac_live_expires", condition=Q(expires_at__isnull=False)),
         ]
         constraints = [

@@ -40,7 +40,9 @@ class Worker(models.Model):
     state = models.CharField(max_length=8, choices=State.choices, default=State.ALIVE)
     versions = models.JSONField(default=dict)
     lock_key = models.BigIntegerField(help_text=_("Key of the advisory lock that its witness session holds."))
-    witnessed = models.BooleanField(default=True, help_text=_("False: no direct session was possible; beats alone decide."))
+    witnessed = models.BooleanField(
+        default=True, help_text=_("False: no direct session was possible; beats alone decide.")
+    )
     started_at = models.DateTimeField()
     beat_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)

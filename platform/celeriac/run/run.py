@@ -82,7 +82,9 @@ def roll_back_what_was_left_open() -> None:
                 continue
         elif not connection.in_atomic_block and connection.get_autocommit() and not connection.errors_occurred:
             continue
-        left_open = connection.in_atomic_block or (connection.connection is not None and not connection.get_autocommit())
+        left_open = connection.in_atomic_block or (
+            connection.connection is not None and not connection.get_autocommit()
+        )
         if not left_open:
             connection.close_if_unusable_or_obsolete()
             continue

@@ -72,7 +72,13 @@ def settle(
 def _spool(outcomes: Sequence[Outcome], worker: uuid.UUID, spool: Spool, exc: Exception) -> None:
     for outcome in outcomes:
         spool.append({"worker": str(worker), "outcome": to_entry(outcome)})
-        events.emit("job.spooled", job_id=outcome.task_id, task_type=outcome.task_type, target=outcome.status.value, reason=str(exc))
+        events.emit(
+            "job.spooled",
+            job_id=outcome.task_id,
+            task_type=outcome.task_type,
+            target=outcome.status.value,
+            reason=str(exc),
+        )
 
 
 def told(outcomes: Sequence[Outcome], settled: Sequence[Ref], worker: uuid.UUID) -> None:
@@ -96,5 +102,8 @@ def told(outcomes: Sequence[Outcome], settled: Sequence[Ref], worker: uuid.UUID)
             retry_count=o.retry_count,
             worker=str(worker),
             cost_ms=round(o.seconds * 1000, 1) if o.seconds is not None else None,
-            reason=redactor().text(o.reason or (f"{o.failure.code}: {o.failure.kind}: {o.failure.message}" if o.failure else "")) or None,
+            reason=redactor().text(
+                o.reason or (f"{o.failure.code}: {o.failure.kind}: {o.failure.message}" if o.failure else "")
+            )
+            or None,
         )

@@ -13,6 +13,7 @@ import fcntl
 import json
 import logging
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ class Spool:
 
     def append(self, entry: dict[str, Any]) -> None:
         """Write *entry* and wait until it is on the disk. Raises ``OSError`` when the disk can't take it."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make_private()
         line = json.dumps(entry).encode("ascii") + b"\n"
         fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
@@ -67,6 +68,19 @@ class Spool:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.path)
         return count
+
+    def _make_private(self) -> None:
+        """The folder, ours alone: outcomes carry results, and its default lies where every user of the host may write."""
+        self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        for folder in (self.folder, self.folder.parent):
+            found = os.lstat(folder)
+            foreign = found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode)
+            if foreign and folder == self.folder or (foreign and folder.name.startswith("celeriac-")):
+                raise PermissionError(
+                    f"{folder} isn't this user's own folder; remove it, or set CELERIAC['SPOOL_DIR'] to one that is"
+                )
+        self.folder.chmod(0o700)
 
     def _set_aside(self, line: bytes, number: int) -> None:
         aside = self.folder / f"{self.path.stem}.unreadable"

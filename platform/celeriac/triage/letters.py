@@ -62,7 +62,7 @@ def edit_and_redeliver(letter: DeadLetter, by: Decider, reason: str, args: Any, 
     Raises ``Moved``, ``ReasonMissing``, ``BadPayload``.
     """
     if not isinstance(args, list):
-        raise BadPayload("args must be a JSON list, for example [42, \"text\"]")
+        raise BadPayload('args must be a JSON list, for example [42, "text"]')
     if not isinstance(kwargs, dict) or not all(isinstance(key, str) for key in kwargs):
         raise BadPayload('kwargs must be a JSON object, for example {"order_id": 42}')
     stored = json.loads(Job.objects.using(conf.alias()).values_list("payload", flat=True).get(seq=letter.job_id))
@@ -78,7 +78,9 @@ def edit_and_redeliver(letter: DeadLetter, by: Decider, reason: str, args: Any, 
     if len(payload) > conf.get("MAX_PAYLOAD_BYTES"):
         raise BadPayload(f"The arguments are {len(payload):,} bytes, more than CELERIAC['MAX_PAYLOAD_BYTES'] allows.")
     change = f"changed: {', '.join(changed) or 'nothing'}"
-    _decide(letter, by, reason, Action.EDIT, DeadLetter.State.REDELIVERED, lambda why: _revive(letter, why, payload), change)
+    _decide(
+        letter, by, reason, Action.EDIT, DeadLetter.State.REDELIVERED, lambda why: _revive(letter, why, payload), change
+    )
 
 
 def ignore(letter: DeadLetter, by: Decider, reason: str) -> None:
@@ -109,7 +111,13 @@ def _decide(
             raise Moved("This dead letter has moved since you opened it. Load the page again to see by whom and why.")
         move(Why(by.name, reason))
         TriageDecision.objects.using(using).create(
-            dead_letter_id=letter.pk, action=action, user_id=by.user_id, actor=by.name, at=Now(), reason=reason, change=change
+            dead_letter_id=letter.pk,
+            action=action,
+            user_id=by.user_id,
+            actor=by.name,
+            at=Now(),
+            reason=reason,
+            change=change,
         )
     name = "job.ignored" if action == Action.IGNORE else "job.redelivered"
     events.emit(name, job=letter.job_id, task_type=letter.task_type, queue=letter.queue, reason=reason, actor=by.name)

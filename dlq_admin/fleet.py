@@ -1,0 +1,187 @@
+"""Workers, switches and quarantined messages to look at, so that nobody on call needs a database shell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from django.contrib import admin
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from celeriac import text
+from celeriac.models import Control, Quarantined, Worker
+from dlq_admin.filters import WorkerStateFilter
+from dlq_admin.paging import BoundedChangeList, BoundedPaginator
+from dlq_admin.readonly import NOTHING, Fact, ReadOnlyAdmin, shown
+from dlq_admin.ways import VIEW_PAYLOAD
+
+_BYTES_SHOWN: Final = 4000
+
+
+class WorkerAdmin(ReadOnlyAdmin):
+    """Incarnations of workers, the living first of all."""
+
+    lookups = frozenset({"state"})
+    list_display = ("node", "badge", "consumes", "slot_count", "beat")
+    list_display_links = ("node",)
+    list_filter = (WorkerStateFilter,)
+    ordering = ("-started_at", "pk")
+    paginator = BoundedPaginator
+
+    def get_changelist(self, request: HttpRequest, **options: Any) -> type[BoundedChangeList]:
+        """Incarnations of years add up."""
+        return BoundedChangeList
+
+    @admin.display(description=_("node"))
+    def node(self, worker: Worker) -> str:
+        """Its name in Celery."""
+        return worker.hostname
+
+    @admin.display(description=_("state"))
+    def badge(self, worker: Worker) -> SafeString:
+        """How it does."""
+        return format_html('<span class="dlq-badge dlq-{}">{}</span>', worker.state, Worker.State(worker.state).label)
+
+    @admin.display(description=_("queues"))
+    def consumes(self, worker: Worker) -> object:
+        """What it consumes."""
+        return ", ".join(worker.queues) or NOTHING
+
+    @admin.display(description=_("slots"))
+    def slot_count(self, worker: Worker) -> int:
+        """How many jobs it runs at once."""
+        return worker.slots
+
+    @admin.display(description=_("last beat"))
+    def beat(self, worker: Worker) -> Any:
+        """When it was last heard of."""
+        return worker.beat_at
+
+    def facts(self, request: HttpRequest, worker: Worker) -> Iterator[Fact]:
+        """All that its row says."""
+        yield Fact(_("Node"), worker.hostname)
+        yield Fact(_("Incarnation"), worker.pk, code=True)
+        yield Fact(_("State"), Worker.State(worker.state).label)
+        if worker.verdict:
+            yield Fact(_("Verdict"), shown(worker.verdict))
+        yield Fact(_("Queues"), ", ".join(worker.queues) or NOTHING)
+        yield Fact(_("Slots"), worker.slots)
+        yield Fact(_("Messages held"), worker.held)
+        yield Fact(_("Pool"), worker.pool)
+        yield Fact(_("Process"), worker.pid)
+        yield Fact(_("Direct session"), _("yes") if worker.witnessed else _("no: its beats alone decide"))
+        yield Fact(
+            _("Versions"),
+            ", ".join(f"{name} {version}" for name, version in sorted(worker.versions.items())) or NOTHING,
+        )
+        yield Fact(_("Started"), worker.started_at)
+        yield Fact(_("Last beat"), worker.beat_at)
+        if worker.ended_at is not None:
+            yield Fact(_("Ended"), worker.ended_at)
+        yield Fact(_("Task types"), ", ".join(sorted(worker.tasks)) or NOTHING)
+
+
+class QuarantinedAdmin(ReadOnlyAdmin):
+    """Messages that are no job. Whoever has looked at one may delete it, with Django's own permission for that."""
+
+    list_display = ("arrived", "why", "where", "bytes")
+    list_display_links = ("why",)
+    ordering = ("-pk",)
+    paginator = BoundedPaginator
+    # Not None: that would switch off "delete selected" as well, which Django offers to whoever may delete.
+    actions = ()
+    long_texts = ("body", "headers")
+
+    def get_changelist(self, request: HttpRequest, **options: Any) -> type[BoundedChangeList]:
+        """A misdirected producer can send millions."""
+        return BoundedChangeList
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Those who were given it."""
+        return request.user.has_perm("celeriac.delete_quarantined")
+
+    @admin.display(description=_("arrived"))
+    def arrived(self, message: Quarantined) -> Any:
+        """When."""
+        return message.at
+
+    @admin.display(description=_("reason"))
+    def why(self, message: Quarantined) -> str:
+        """What is wrong with it."""
+        return shown(message.reason, 160)
+
+    @admin.display(description=_("queue"))
+    def where(self, message: Quarantined) -> str:
+        """From which queue of the broker."""
+        return message.queue
+
+    @admin.display(description=_("bytes"))
+    def bytes(self, message: Quarantined) -> int:
+        """How large its body was."""
+        return message.size
+
+    def facts(self, request: HttpRequest, message: Quarantined) -> Iterator[Fact]:
+        """What is kept of it. The body may hold anything in any encoding, so that masking can't be relied on."""
+        yield Fact(_("Reason"), shown(message.reason))
+        yield Fact(_("Arrived"), message.at)
+        yield Fact(_("Queue"), message.queue)
+        yield Fact(_("Content type"), message.content_type or NOTHING)
+        yield Fact(_("Headers"), shown(message.headers) or NOTHING, code=True)
+        yield Fact(_("Bytes"), message.size)
+        if request.user.has_perm(VIEW_PAYLOAD):
+            body = bytes(message.body)[:_BYTES_SHOWN].decode("utf-8", "backslashreplace")
+            yield Fact(_("Body"), text.storable(body) or NOTHING, code=True)
+        else:
+            yield Fact(_("Body"), _("shown to those who may see unredacted arguments"))
+
+
+class ControlAdmin(ReadOnlyAdmin):
+    """Switches, and who turned them. They are turned by ``manage.py celeriac switch``."""
+
+    list_display = ("name", "position", "who", "why", "changed")
+    list_display_links = ("name",)
+    ordering = ("key",)
+    paginator = BoundedPaginator
+
+    @admin.display(description=_("switch"))
+    def name(self, control: Control) -> str:
+        """What it switches."""
+        return control.key
+
+    @admin.display(description=_("position"))
+    def position(self, control: Control) -> object:
+        """On or off, or the value of an override."""
+        return _position(control)
+
+    @admin.display(description=_("by"))
+    def who(self, control: Control) -> object:
+        """Who turned it last."""
+        return control.actor or NOTHING
+
+    @admin.display(description=_("reason"))
+    def why(self, control: Control) -> object:
+        """Why."""
+        return shown(control.reason, 120) or NOTHING
+
+    @admin.display(description=_("changed"))
+    def changed(self, control: Control) -> Any:
+        """When."""
+        return control.changed_at
+
+    def facts(self, request: HttpRequest, control: Control) -> Iterator[Fact]:
+        """All that its row says."""
+        yield Fact(_("Switch"), control.key, code=True)
+        yield Fact(_("Position"), _position(control))
+        yield Fact(_("By"), control.actor or NOTHING)
+        yield Fact(_("Reason"), shown(control.reason) or NOTHING)
+        yield Fact(_("Changed"), control.changed_at)
+        yield Fact(_("Version"), control.version)
+
+
+def _position(control: Control) -> object:
+    if isinstance(control.value, bool):
+        return _("on") if control.value else _("off")
+    return shown(control.value)

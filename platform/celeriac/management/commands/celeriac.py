@@ -1,0 +1,30 @@
+"""``manage.py celeriac …``: what on-call people ask, without database access of their own."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from celeriac.management.desk import dlq, doctor, status, switch, trace, workers
+
+COMMANDS = {"doctor": doctor, "status": status, "trace": trace, "switch": switch, "workers": workers, "dlq": dlq}
+
+
+class Command(BaseCommand):
+    """Dispatches to the desk's modules."""
+
+    help = "Look after the ledger: doctor, status, trace, switch, workers, dlq."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """One sub-parser a module."""
+        parsers = parser.add_subparsers(dest="command", required=True, metavar="command")
+        for name, module in COMMANDS.items():
+            module.arguments(parsers.add_parser(name, help=module.HELP, description=module.HELP))
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run it and exit with its code."""
+        code = COMMANDS[options["command"]].run(options, self.stdout)
+        if code:
+            sys.exit(code)
