@@ -18,7 +18,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllow
 from django.urls import reverse
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
+from django.views.decorators.debug import sensitive_variables
 
 from celeriac import conf
 from celeriac.errors import Moved
@@ -56,7 +56,6 @@ def one(desk: ReadOnlyAdmin, request: HttpRequest, object_id: str, way: str) -> 
     return desk.page(request, "dlq_admin/decide.html", chosen.button, letter, context)
 
 
-@sensitive_post_parameters("args", "kwargs")
 @sensitive_variables()
 def edit(desk: ReadOnlyAdmin, request: HttpRequest, object_id: str) -> HttpResponse:
     """Change a letter's arguments and send its job back: form, then what differs, then the confirmation."""

@@ -16,6 +16,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
+from django.views.decorators.debug import sensitive_post_parameters
 
 from celeriac import conf, ids
 from celeriac.models import DeadLetter, ErrorEvent, Job, TriageDecision
@@ -170,13 +171,15 @@ class DeadLetterAdmin(ReadOnlyAdmin):
 
         def ours(address: str, view: Callable[..., HttpResponse], name: str) -> URLPattern:
             # admin_view sends strangers to the log-in page and has POSTs carry a CSRF token.
-            return path(address, self.admin_site.admin_view(partial(view, self)), name=f"celeriac_deadletter_{name}")
+            return path(address, self.admin_site.admin_view(view), name=f"celeriac_deadletter_{name}")
 
+        # What is entered there doesn't go into the report of an error.
+        without_arguments = sensitive_post_parameters("args", "kwargs")
         return [
-            ours("many/<str:way>/", decide.many, "many"),
-            ours("<path:object_id>/decide/<str:way>/", decide.one, "decide"),
-            ours("<path:object_id>/edit/", decide.edit, "edit"),
-            ours("<path:object_id>/payload/", decide.payload, "payload"),
+            ours("many/<str:way>/", partial(decide.many, self), "many"),
+            ours("<path:object_id>/decide/<str:way>/", partial(decide.one, self), "decide"),
+            ours("<path:object_id>/edit/", without_arguments(partial(decide.edit, self)), "edit"),
+            ours("<path:object_id>/payload/", partial(decide.payload, self), "payload"),
             *super().get_urls(),
         ]
 

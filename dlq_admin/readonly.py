@@ -113,11 +113,12 @@ class ReadOnlyAdmin(_ModelAdmin):
         if obj is None:
             raise Http404
         context = {
+            "deletable": self.has_delete_permission(request, obj),
             "facts": list(self.facts(request, obj)),
             **self.detail_context(request, obj),
             **(extra_context or {}),
         }
-        return self.page(request, self.detail_template, str(obj), obj, context)
+        return self.page(request, self.detail_template, shown(obj), obj, context)
 
     def page(
         self, request: HttpRequest, template: str, title: object, obj: Any, context: dict[str, Any]

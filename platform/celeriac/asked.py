@@ -35,3 +35,5 @@ class NewJob:
     time_limit: float | None = None
     retry_count: int = 0
     parked_reason: ParkedReason | None = None
+    fresh: bool = False
+    """The id was made for this job a moment ago: nobody else can have it, and the insert needn't look."""

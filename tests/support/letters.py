@@ -69,7 +69,7 @@ def accept(
 
 
 def dispatch(job: Job) -> transitions.Staged:
-    """Hand one due job to a broker that isn't there."""
+    """Hand one due job to a broker that isn't there; what else is due on its queue goes along."""
     lease()
     staged = transitions.stage(TERM, {job.queue: 1000}, ())
     return next(one for one in staged if one.ref.job == job.pk)

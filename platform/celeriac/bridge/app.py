@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import celery
 
@@ -12,6 +12,8 @@ from celeriac import conf, ids
 from celeriac.bridge import policies
 from celeriac.bridge.task import mixed
 from celeriac.enqueue.bell import Bell
+
+_ROUTING: Final = ("queue", "exchange", "exchange_type", "routing_key", "delivery_mode", "priority")
 
 
 class _NullConnection:
@@ -63,12 +65,21 @@ class Celery(celery.Celery):
         self.steps["worker"].add("celeriac.bridge.bootsteps:Incarnation")
         self.steps["consumer"].add("celeriac.bridge.bootsteps:TakeForFreeSlots")
 
+    def config_from_object(self, obj: Any, *args: Any, **options: Any) -> Any:
+        """As in Celery. Django's settings, named as everybody names them, are read without detours."""
+        if obj == "django.conf:settings":
+            from celeriac.bridge.settings_source import DjangoSettings
+
+            obj = DjangoSettings()
+        return super().config_from_object(obj, *args, **options)
+
     # ---- enqueueing ----------------------------------------------------------------------------------------------------
 
     def send_task(self, name: str, args: Any = None, kwargs: Any = None, *more: Any, **options: Any) -> Any:
         """As in Celery; a job without an id of the caller's gets a time-ordered one."""
         if len(more) < 3 and not options.get("task_id"):
             options["task_id"] = ids.new()
+            options["celeriac_fresh"] = True
         return super().send_task(name, args, kwargs, *more, **options)
 
     @contextmanager
@@ -93,7 +104,11 @@ class Celery(celery.Celery):
     def _task_from_fun(
         self, fun: Callable[..., Any], name: str | None = None, base: type | None = None, **options: Any
     ) -> Any:
+        # Celery 5.7 warns of these as class attributes and will drop them in 6.0; on the instance they go on working.
+        routed = {name: options.pop(name) for name in _ROUTING if name in options}
         task = super()._task_from_fun(fun, name=name, base=mixed(base or self.Task), **options)
+        for attribute, value in routed.items():
+            setattr(task, attribute, value)
         policies.apply(task)
         return task
 

@@ -24,6 +24,9 @@ from celeriac.errors import (
 #: The parts of a payload beside args, kwargs and headers; kept under these names where they are given.
 EMBED: Final = ("callbacks", "errbacks", "chain", "chord")
 
+#: Made once: ``json.dumps`` with a class of its own makes an encoder for each call.
+_compact = json.JSONEncoder(separators=(",", ":"))
+
 # kombu keeps datetime, date, time, Decimal, UUID and bytes; a timedelta would be refused.
 json.register_type(
     timedelta,
@@ -53,7 +56,7 @@ def encode_payload(
     if headers:
         body["headers"] = headers
     try:
-        encoded = json.dumps(body, default_kwargs={"separators": (",", ":")})
+        encoded = _compact.encode(body)
     except (TypeError, ValueError, RecursionError) as exc:
         raise _culprit(body) or PayloadNotSerialisable("the payload", exc) from exc
     if '"__type__"' in encoded:
@@ -95,7 +98,7 @@ def encode_result(value: Any) -> str | None:
     if value is None:
         return None
     try:
-        encoded = json.dumps(value, default_kwargs={"separators": (",", ":")})
+        encoded = _compact.encode(value)
     except (TypeError, ValueError, RecursionError) as exc:
         found = _find(value, _is_unknown, "result")
         path, what = found or ("result", value)

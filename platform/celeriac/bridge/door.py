@@ -14,8 +14,7 @@ from __future__ import annotations
 import math
 import numbers
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Final
@@ -195,8 +194,18 @@ class Door(AMQP):
                     f"{option}= is not part of this version; see the roadmap in docs/. Nothing was enqueued."
                 )
         named = _queue_name(self, queue, exchange, routing_key)
-        with _publish_signals(name, message, named, exchange, routing_key, options):
-            job = self._job(name, message, named, priority, options.get("biz_id"))
+        where = {"exchange": exchange or "", "routing_key": routing_key or named}
+        if signals.before_task_publish.receivers:
+            signals.before_task_publish.send(
+                sender=name,
+                body=message.body,
+                headers=asked,
+                properties=message.properties,
+                declare=maybe_list(options.get("declare")) or [],
+                retry_policy=options.get("retry_policy") or {},
+                **where,
+            )
+        job = self._job(name, message, named, priority, options.get("biz_id"), bool(options.get("celeriac_fresh")))
         run = current_of(asked["id"])
         if run is not None:
             _wish(run, job, message)
@@ -204,8 +213,12 @@ class Door(AMQP):
             inside.held.append(job)
         else:
             accept([job], self.app.ring)
+        if signals.after_task_publish.receivers:
+            signals.after_task_publish.send(sender=name, body=message.body, headers=asked, **where)
 
-    def _job(self, name: str, message: task_message, queue: str, priority: int | None, biz_id: str | None) -> NewJob:
+    def _job(
+        self, name: str, message: task_message, queue: str, priority: int | None, biz_id: str | None, fresh: bool
+    ) -> NewJob:
         headers, _, (args, kwargs, embed), _ = message
         task_id, alias = ids.to_uuid(headers["id"])
         hard, soft = headers["timelimit"]
@@ -247,6 +260,7 @@ class Door(AMQP):
             expires_at=until,
             time_limit=None if hard is None else float(hard),
             retry_count=int(headers["retries"] or 0),
+            fresh=fresh,
         )
 
 
@@ -268,14 +282,10 @@ def _when(seconds: Any, eta: Any, what: str) -> tuple[float | None, datetime | N
     """Seconds from now, or a moment. A countdown below zero is due now; both given: the countdown wins, as in Celery."""
     if seconds is None or (not seconds and eta is not None):
         return None, _moment(eta, "eta")
-    if (
-        not isinstance(seconds, numbers.Real)
-        or isinstance(seconds, bool)
-        or not math.isfinite(seconds)
-        or abs(seconds) > 3_000_000_000
-    ):
+    number = float(seconds) if isinstance(seconds, numbers.Real) and not isinstance(seconds, bool) else math.nan
+    if not math.isfinite(number) or abs(number) > 3_000_000_000:
         raise EnqueueError(f"{what}={seconds!r}: give a number of seconds, less than 95 years. Nothing was enqueued.")
-    return float(seconds), None
+    return number, None
 
 
 def _moment(value: Any, what: str) -> datetime | None:
@@ -303,19 +313,3 @@ def _other(task_id: str | None, own: uuid.UUID | None) -> uuid.UUID | None:
         return None
     parsed = ids.to_uuid(task_id)[0]
     return None if parsed == own else parsed
-
-
-@contextmanager
-def _publish_signals(
-    name: str, message: task_message, queue: str, exchange: Any, routing_key: str | None, options: Mapping[str, Any]
-) -> Iterator[None]:
-    """``before_`` and ``after_task_publish``, once, in the caller; headers that receivers add are kept."""
-    where = {"exchange": exchange or "", "routing_key": routing_key or queue}
-    if signals.before_task_publish.receivers:
-        signals.before_task_publish.send(
-            sender=name, body=message.body, headers=message.headers, properties=message.properties,
-            declare=maybe_list(options.get("declare")) or [], retry_policy=options.get("retry_policy") or {}, **where,
-        )  # fmt: skip
-    yield
-    if signals.after_task_publish.receivers:
-        signals.after_task_publish.send(sender=name, body=message.body, headers=message.headers, **where)

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from celery import Task
@@ -46,11 +45,14 @@ class LedgerTask(Task):
         return None if run is None else run.claimed.ref.fence
 
 
-@cache
+_MIXED: dict[Any, Any] = {}
+
+
 def mixed(base: Any) -> Any:
-    """*base* with :class:`LedgerTask` in front; *base* itself where it is there already."""
+    """*base* with :class:`LedgerTask` in front, the same class each time; *base* itself where it is there already."""
     if issubclass(base, LedgerTask):
         return base
-    return type(
-        base.__name__, (LedgerTask, base), {"abstract": True, "__module__": base.__module__, "__doc__": base.__doc__}
-    )
+    if base not in _MIXED:
+        body = {"abstract": True, "__module__": base.__module__, "__doc__": base.__doc__}
+        _MIXED[base] = type(base.__name__, (LedgerTask, base), body)
+    return _MIXED[base]

@@ -76,7 +76,7 @@ class Spool:
         for folder in (self.folder, self.folder.parent):
             found = os.lstat(folder)
             foreign = found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode)
-            if foreign and folder == self.folder or (foreign and folder.name.startswith("celeriac-")):
+            if (foreign and folder == self.folder) or (foreign and folder.name.startswith("celeriac-")):
                 raise PermissionError(
                     f"{folder} isn't this user's own folder; remove it, or set CELERIAC['SPOOL_DIR'] to one that is"
                 )

@@ -11,15 +11,19 @@ from functools import lru_cache
 
 
 @lru_cache(maxsize=64)
-def accept_one(now: str) -> str:
-    """Both rows of one job in one round trip. A task_id that exists changes nothing and returns no row."""
+def accept_one(now: str, fresh: bool = False) -> str:
+    """Both rows of one job in one round trip. A task_id that exists changes nothing and returns no row.
+
+    *fresh*: the id can't exist; the speculative insert of ON CONFLICT is saved.
+    """
+    conflict = "" if fresh else "ON CONFLICT (task_id) DO NOTHING"
     return f"""
 WITH j AS (
     INSERT INTO celeriac_job (task_id, alias, task_type, queue, priority, biz_id, trace_id, root_id, parent_id, group_id,
                               payload, created_at, attempt, retry_count, lost_count, fence)
     VALUES (%(task_id)s, %(alias)s, %(task_type)s, %(queue)s, %(priority)s::smallint, %(biz_id)s, %(trace_id)s, %(root_id)s,
             %(parent_id)s, %(group_id)s, %(payload)s, {now}, 0, %(retry_count)s::smallint, 0, 0)
-    ON CONFLICT (task_id) DO NOTHING
+    {conflict}
     RETURNING seq
 )
 INSERT INTO celeriac_live (job_id, status, queue, task_type, priority, run_at, expires_at, fence, attempt, retry_count,
