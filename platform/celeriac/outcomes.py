@@ -54,6 +54,8 @@ class Outcome:
     parked_reason: str | None = None
     reason: str = ""
     sends: tuple[NewJob, ...] = ()
+    replaced_by: tuple[str, str] | None = None
+    """Another task type and queue that take this job's place."""
     seconds: float | None = None
     lost_by: int = 0
     """1: the death of the job's own process is charged to it."""

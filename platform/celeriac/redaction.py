@@ -20,12 +20,13 @@ SECRET_NAMES: Final = frozenset(
 )
 
 # Order matters: the most specific first, or a card number is half eaten by the phone pattern.
+# No open-ended repetition may begin at every character: on one long word (base64, hex) the search would be quadratic.
 PATTERNS: Final[tuple[tuple[str, str], ...]] = (
     ("jwt", r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,}"),
     ("bearer", r"(?i)\b(?:bearer|basic)\s+[\w.~+/=-]{8,}"),
     ("prefixed token", r"\b(?:sk|pk|rk|tok|key|ghp|gho|xox[abprs]|AKIA)[_-]?(?:live|test)?[_-]?[A-Za-z0-9_-]{12,}"),
     ("url credentials", r"(?<=://)[^\s/:@]+:[^\s/@]+(?=@)"),
-    ("e-mail", r"[\w.+-]+@[\w-]+\.[\w.-]+\w"),
+    ("e-mail", r"[\w.+-]{1,64}@[\w-]+\.[\w.-]+\w"),
     ("id card (CN)", r"(?<![\w-])[1-9]\d{5}(?:18|19|20)\d{2}(?:0[1-9]|1[0-2])(?:[0-2]\d|3[01])\d{3}[\dXx](?![\w-])"),
     ("card", r"(?<![\w-])(?:\d[ -]?){13,19}(?<=\d)(?![\w-])"),
     ("phone", r"(?<![\w.-])(?:\+\d{1,3}[ -]?)?(?:1[3-9]\d{9}|\(?\d{3}\)?[ -]\d{3,4}[ -]\d{4})(?![\w-])|(?<!\w)\+\d{8,15}(?!\w)"),
@@ -43,7 +44,7 @@ class Redactor:
         names_alternation = "|".join(sorted((re.escape(n) for n in self._names), key=len, reverse=True))
         # 'token': 'abc' in a repr, token="abc" in a call, "token": "abc" in JSON: what saferepr and tracebacks print.
         self._named_value = re.compile(
-            rf"(?i)((?<![a-z0-9])(?:[a-z0-9]+[_-])*(?:{names_alternation})(?:[_-][a-z0-9]+)*['\"]?\s*[:=]\s*)"
+            rf"(?i)((?<![a-z0-9])(?:[a-z0-9]+[_-]){{0,8}}(?:{names_alternation})(?:[_-][a-z0-9]+)*['\"]?\s*[:=]\s*)"
             r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^\s,;)\]}'\"]+)"
         )
 

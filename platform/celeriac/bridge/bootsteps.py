@@ -22,9 +22,10 @@ from celeriac.bridge.slots import Slots
 from celeriac.bridge.spooled import Replay
 from celeriac.bridge.undertaker import Undertaker
 from celeriac.fleet import here as fleet_here
-from celeriac.fleet.heartbeat import Card, Heartbeat, let_go
+from celeriac.fleet.heartbeat import Card, Heartbeat
 from celeriac.fleet.here import Here
 from celeriac.fleet.rescue import unfinished_of
+from celeriac.fleet.sessions import let_go
 from celeriac.ledger import transitions
 from celeriac.ledger.transitions import RESCUED, Why
 
@@ -79,14 +80,26 @@ class Incarnation(bootsteps.StartStopStep):
         self.heartbeat.wait_until_registered(10)
 
     def stop(self, worker: Any) -> None:
-        """After the consumer and the pool have ended: write what is left, give back what still says that it runs here."""
+        """After the consumer: let what runs finish, write what is left, give back what still says that it runs here.
+
+        Steps end in the reverse order of their start, so the pool's own step comes after this one: the pool is waited for here (a second
+        stop finds it stopped).
+        """
+        worker.pool.stop()
+        self._end()
+
+    def terminate(self, worker: Any) -> None:
+        """Cold: what runs is killed and handed back."""
+        self.heartbeat.stopping = self.undertaker.stopping_worker = True
+        worker.pool.terminate()
+        self._end()
+
+    def _end(self) -> None:
         self._ended.set()
         self.undertaker.stop(10)
         self.replay.stop()
         self._hand_back_the_rest()
         self.heartbeat.stop()
-
-    terminate = stop
 
     def capacity(self) -> int:
         """Slots of the pool as it is now."""
@@ -99,7 +112,7 @@ class Incarnation(bootsteps.StartStopStep):
 
     def _in_child(self, **kwargs: Any) -> None:
         """A pool child keeps none of the parent's sessions and dies with it."""
-        let_go(self.heartbeat.descriptor() if hasattr(self, "heartbeat") else None)
+        let_go()
         _die_with(self.here.main_pid)
 
     def _given_up(self) -> None:
@@ -107,6 +120,7 @@ class Incarnation(bootsteps.StartStopStep):
         from celery.worker import state
 
         logger.error("This worker was given up while it was away; it stops so that its supervisor starts it anew")
+        self._shutting_down()
         state.should_stop = os.EX_TEMPFAIL
 
     def _shutting_down(self, **kwargs: Any) -> None:

@@ -19,6 +19,7 @@ _ARROW = {
     Status.RETRY: "revoked_retry",
     Status.PARKED: "revoked_parked",
     Status.DISPATCHED: "revoked_dispatched",
+    Status.RUNNING: "revoked_running",
 }
 
 
@@ -28,8 +29,8 @@ class LedgerControl(Control):
     def revoke(
         self, task_id: Any, destination: Any = None, terminate: bool = False, signal: str = "SIGTERM", **kwargs: Any
     ) -> Any:
-        """Cancel jobs that don't run yet. One that runs is terminated only when asked, by broadcast, as in Celery."""
-        unknown = [one for one in maybe_list(task_id) or [] if not revoke(one)]
+        """Cancel jobs that don't run yet. One that runs goes on, unless *terminate* asks for its process to be killed, as in Celery."""
+        unknown = [one for one in maybe_list(task_id) or [] if not revoke(one, running=terminate)]
         if not unknown and not terminate:
             return None
         return super().revoke(
@@ -37,8 +38,10 @@ class LedgerControl(Control):
         )
 
 
-def revoke(task_id: str, actor: str = "caller", reason: str = "revoked") -> bool:
-    """Cancel the job of *task_id* if it isn't running. Returns whether the ledger knows it as cancelled now.
+def revoke(task_id: str, actor: str = "caller", reason: str = "revoked", *, running: bool = False) -> bool:
+    """Cancel the job of *task_id*. Returns whether the ledger knows it as cancelled now.
+
+    *running*: also if it runs; its fence is raised, so that its outcome is refused. Who asks for that ends the process, too.
 
     A job that moves while it is looked at (staged, claimed) is looked at again.
     """
@@ -47,7 +50,7 @@ def revoke(task_id: str, actor: str = "caller", reason: str = "revoked") -> bool
         if job is None or job.outcome is not None:
             return job is not None and job.outcome == Status.CANCELLED
         live = getattr(job, "live", None)
-        if live is None or Status(live.status) not in _ARROW:
+        if live is None or (live.status == Status.RUNNING and not running):
             return False
         if transitions.finish(_ARROW[Status(live.status)], [Ref(job.seq, live.fence)], Why(actor, reason)):
             return True

@@ -265,9 +265,13 @@ class Door(AMQP):
 
 
 def _wish(run: Run, job: NewJob, message: task_message) -> None:
-    """``retry()``: the same job, later. Arguments are written again only when they were changed."""
+    """``retry()``: the same job, later. ``replace()`` by a plain task: the same job with another body.
+
+    Arguments are written again only when they were changed.
+    """
     payload = None if job.payload == run.claimed.payload else job.payload
-    run.wish = Wish(delay=job.delay, retry_count=job.retry_count, payload=payload, run_at=job.run_at)
+    other = (job.task_type, job.queue) if message.headers.get("replaced_task_nesting") else None
+    run.wish = Wish(job.delay, job.retry_count, payload, job.run_at, replaced_by=other)
 
 
 def _queue_name(amqp: Door, queue: Any, exchange: Any, routing_key: str | None) -> str:

@@ -103,7 +103,8 @@ def _propagates(task: Any, outcome: Outcome) -> bool:
 def _wished(run: Run) -> Decision:
     wish = run.wish
     assert wish is not None
-    return Decision(Status.RETRY, "retried", wish.delay, wish.retry_count)
+    reason = f"replaced by {wish.replaced_by[0]}" if wish.replaced_by else ""
+    return Decision(Status.RETRY, "retried", wish.delay, wish.retry_count, reason=reason)
 
 
 def _unreported(run: Run, task: Any, traced: Any) -> Outcome:
@@ -156,6 +157,7 @@ def _outcome(
         parked_reason=decision.parked.value if decision.parked else None,
         reason=decision.reason,
         sends=sends,
+        replaced_by=wish.replaced_by if wish is not None else None,
         seconds=run.seconds,
         args_repr=args_repr,
     )

@@ -12,6 +12,7 @@ from celery.worker.request import Request
 from celery.worker.state import task_ready
 
 from celeriac.bridge.undertaker import Undertaker
+from celeriac.fleet.here import here
 from celeriac.outcomes import Ref
 
 _NO_ARGUMENTS: tuple[list[Any], dict[str, Any], dict[str, Any]] = ([], {}, {})
@@ -68,6 +69,8 @@ class JobRequest(Request):
         """The child died, or was killed. The ledger decides what becomes of the job, on the undertaker's thread."""
         task_ready(self)
         self.acknowledge()
+        if self.worker_pid:
+            here().page.forget(self.worker_pid)
         exc = getattr(exc_info.exception, "exc", exc_info.exception)
         self._undertaker.report(self.ref, self.task, self.worker_pid, exc, self._tell)
 

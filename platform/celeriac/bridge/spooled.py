@@ -14,6 +14,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from celeriac import conf
 from celeriac.bridge import quarantine
 from celeriac.fleet.here import Here
+from celeriac.fleet.sessions import keep_from_children
 from celeriac.ledger import transitions
 from celeriac.models import Worker
 from celeriac.settle.settle import redactor, told
@@ -43,6 +44,8 @@ class Replay:
             self._thread.join(10)
 
     def _run(self, database_away: Callable[[], bool]) -> None:
+        session = connections[conf.alias()]
+        keep_from_children(lambda: session)
         while True:
             stopping = self._stop.wait(0.5)
             if not database_away():

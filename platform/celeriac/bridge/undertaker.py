@@ -24,6 +24,7 @@ from celeriac.bridge import codec
 from celeriac.bridge.policies import on_lost_of, rng
 from celeriac.errors import HardTimeLimit, PayloadUnreadable, WorkerLost
 from celeriac.fleet.page import Entry
+from celeriac.fleet.sessions import keep_from_children
 from celeriac.ledger import transitions
 from celeriac.ledger.transitions import RESCUED, Why
 from celeriac.models import Job, Live
@@ -91,6 +92,8 @@ class Undertaker:
         self._reports.put(job)
 
     def _run(self) -> None:
+        session = connections[conf.alias()]
+        keep_from_children(lambda: session)
         while (item := self._reports.get()) is not _STOP:
             while not self._stopping.is_set():
                 try:
@@ -120,6 +123,7 @@ class Undertaker:
             item()
 
     def _bury(self, death: Death) -> None:
+        killed = self._killed.pop(death.pid or 0, None)
         claimed = Ref(death.ref.job, death.ref.fence + 1)
         live = Live.objects.using(conf.alias()).filter(job_id=claimed.job).first()
         if live is None:
@@ -131,7 +135,6 @@ class Undertaker:
         if (live.status, live.fence, live.worker) != (Status.RUNNING, claimed.fence, self._worker):
             return
         evidence = _evidence(death)
-        killed = self._killed.pop(death.pid or 0, None)
         ours = killed is not None and (killed.job, killed.fence) == (claimed.job, claimed.fence)
         if ours:
             assert killed is not None

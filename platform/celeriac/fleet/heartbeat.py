@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import secrets
 import threading
 import uuid
@@ -20,6 +19,7 @@ from django.db import DatabaseError, InterfaceError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from celeriac import clock, conf, events
+from celeriac.fleet.sessions import keep_from_children
 from celeriac.ledger.locks import keep_alive, own_session
 
 logger = logging.getLogger("celeriac")
@@ -58,6 +58,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="celeriac-heartbeat", daemon=True)
         self._queues = list(card.queues)
         self._registered = False
+        keep_from_children(lambda: self._session)
 
     def start(self) -> None:
         """Begin to beat. The row is there when the database answers."""
@@ -84,11 +85,6 @@ class Heartbeat:
             logger.warning(
                 "The database is away, the scheduler will find out by itself that this worker has stopped: %s", exc
             )
-
-    def descriptor(self) -> int | None:
-        """The socket of the witness session, for children to let go of."""
-        session = self._session
-        return None if session is None or session.connection is None else session.connection.fileno()
 
     def _run(self) -> None:
         every = conf.get("BEAT_EVERY")
@@ -169,17 +165,3 @@ class Heartbeat:
                 session.close()
             except (DatabaseError, InterfaceError) as exc:
                 logger.debug("Closing a broken session: %s", exc)
-
-
-def let_go(descriptor: int | None) -> None:
-    """In a child: stop holding a session of the parent's open, without a word to the server.
-
-    An inherited descriptor would keep the parent's lock after its death. It is replaced and not closed: libpq will write its good-bye to that
-    number when the object is collected, which must not reach the server (it would end the parent's session), nor whatever file has
-    the number by then.
-    """
-    if descriptor is None or descriptor < 0:
-        return
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, descriptor)
-    os.close(null)

@@ -58,6 +58,12 @@ class Page:
         """The child is between jobs."""
         _JOB.pack_into(self._memory, (slot % SLOTS) * _SIZE + 40, 0)
 
+    def forget(self, pid: int) -> None:
+        """Child *pid* is dead; its slot says so until another child takes it over. Called by the main process."""
+        for entry in self.entries():
+            if entry.pid == pid:
+                self.idle(entry.slot)
+
     def read(self, slot: int) -> Entry | None:
         """What the child of *slot* is at, ``None`` when it is idle or writing."""
         at = slot * _SIZE

@@ -17,7 +17,7 @@ from celeriac import clock, codes, conf, text
 from celeriac.asked import NewJob
 from celeriac.ledger.dialects import postgres as sql
 from celeriac.ledger.session import atomic, connection, fetch
-from celeriac.models import DeadLetter, ErrorEvent, History
+from celeriac.models import DeadLetter, ErrorEvent, History, Job, Live
 from celeriac.outcomes import Failure, Outcome, Ref
 from celeriac.redaction import Redactor
 from celeriac.states import ENDED, LIVE, Arrow, ParkedReason, Status, arrow
@@ -435,6 +435,11 @@ def _move(outcomes: Sequence[Outcome], guard: str) -> list[Moved]:
     for job in {m.ref.job for m in moved} & payloads.keys():
         with connection().cursor() as cursor:
             cursor.execute("UPDATE celeriac_job SET payload = %s WHERE seq = %s", [payloads[job], job])
+    for o in outcomes:
+        if o.replaced_by is not None and any(m.ref == o.ref for m in moved):
+            task_type, queue = o.replaced_by
+            Job.objects.using(conf.alias()).filter(seq=o.ref.job).update(task_type=task_type, queue=queue)
+            Live.objects.using(conf.alias()).filter(job_id=o.ref.job).update(task_type=task_type, queue=queue)
     return moved
 
 

@@ -31,6 +31,8 @@ class Wish:
     payload: str | None = None
     run_at: datetime | None = None
     code: str | None = None
+    replaced_by: tuple[str, str] | None = None
+    """Task type and queue, where ``replace()`` put another task into this job's place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ def from_entry(entry: dict[str, Any]) -> Outcome:
             "ref": Ref(**entry["ref"]),
             "status": Status(entry["status"]),
             "run_at": datetime.fromisoformat(entry["run_at"]) if entry["run_at"] else None,
+            "replaced_by": tuple(entry["replaced_by"]) if entry["replaced_by"] else None,
             "failure": Failure(**failure) if failure else None,
             "sends": tuple(_new_job(send) for send in entry["sends"]),
         }

@@ -1,0 +1,12 @@
+"""Celeriac, as a project sets it up: `celery -A bench.ours`."""
+
+from bench.body import NAME, mark
+from celeriac import Celery
+
+QUEUE = "bench-ours"
+
+app = Celery("bench-ours")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.task_default_queue = QUEUE
+
+noop = app.task(name=NAME)(mark)

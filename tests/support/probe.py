@@ -1,0 +1,202 @@
+"""A small Celery app whose jobs leave a trace of every execution where the platform has no say: ``celery -A tests.support.probe``.
+
+An effect is a row of a table of our own, so that what ran twice is there twice; jobs that run while the database is away
+write a line of a file instead. A gate is a file that a job waits for: tests open it, and nothing waits for time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from celery.exceptions import SoftTimeLimitExceeded
+from django.db import transaction
+
+from celeriac import Backoff, Celery, JobError, Policy
+from tests.support import effects
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "settings.test")
+
+# Not the current app of a process that only imports it: in the tests' own process that is the shop's.
+app = Celery("probe", set_as_current=False)
+app.config_from_object("django.conf:settings", namespace="CELERY")
+
+AT_ONCE = Backoff(initial=0, jitter=0)
+#: Longer than any test's patience: a gate that nobody opens is a test that failed.
+PATIENCE = 300.0
+
+
+class Refused(Exception):
+    """The third party said no."""
+
+
+def gate(name: str) -> Path:
+    """The file that opens the gate."""
+    return Path(os.environ["PROBE_FOLDER"]) / f"gate-{name}"
+
+
+def _through(name: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not gate(name).exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+@app.task(bind=True)
+def note(self: Any, word: str) -> str:
+    """Leave one effect."""
+    effects.row(self.request.id, word)
+    return word
+
+
+@app.task(bind=True, policy=Policy(max_retries=2, backoff=AT_ONCE))
+def hold(self: Any, word: str, name: str) -> str:
+    """Leave an effect, then wait for the gate."""
+    effects.row(self.request.id, word)
+    _through(name)
+    return word
+
+
+@app.task(bind=True)
+def hold_without_policy(self: Any, word: str, name: str) -> str:
+    """As ``hold``, with Celery's meaning of a failure."""
+    effects.row(self.request.id, word)
+    _through(name)
+    return word
+
+
+@app.task(bind=True)
+def hold_on_paper(self: Any, word: str, name: str) -> str:
+    """As ``hold``, without the database: the gate first, then a line."""
+    _through(name)
+    effects.line(self.request.id, word)
+    return word
+
+
+@app.task(bind=True)
+def pause_on_paper(self: Any, word: str, seconds: float) -> str:
+    """Work for some seconds, then leave a line."""
+    time.sleep(seconds)
+    effects.line(self.request.id, word)
+    return word
+
+
+@app.task
+def add(x: int, y: int) -> int:
+    """The one that everybody writes first."""
+    return x + y
+
+
+@app.task
+def total(numbers: list[int]) -> int:
+    """A chord's body."""
+    return sum(numbers)
+
+
+@app.task
+def echo(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    """What arrived: as Python writes it, and as it is."""
+    return {"repr": repr((args, kwargs)), "args": list(args), "kwargs": kwargs}
+
+
+@app.task(bind=True)
+def fail(self: Any, word: str, message: str = "no") -> None:
+    """Leave an effect and fail."""
+    effects.row(self.request.id, word)
+    raise Refused(message)
+
+
+@app.task(bind=True, policy=Policy(max_retries=2, backoff=AT_ONCE))
+def fail_by_letters(self: Any, word: str) -> None:
+    """Fail with A, then B, then C."""
+    effects.row(self.request.id, word)
+    letter = "ABC"[self.request.retries]
+    raise JobError(f"failure {letter}", code=f"PROBE_{letter}X_503")
+
+
+@app.task(bind=True, max_retries=5)
+def retry_in_atomic(self: Any, word: str, done: int = 0) -> int:
+    """Ask for another run with other arguments, from inside a transaction that the request must not roll back with."""
+    effects.row(self.request.id, f"{word} {done}")
+    with transaction.atomic():
+        effects.row(self.request.id, f"{word} kept")
+        if done < 2:
+            raise self.retry(args=(word,), kwargs={"done": done + 1}, countdown=0.3)
+    return done
+
+
+@app.task(bind=True, max_retries=1)
+def retry_too_often(self: Any, word: str) -> None:
+    """Ask for more runs than are allowed."""
+    effects.row(self.request.id, word)
+    raise self.retry(exc=Refused("still no"), countdown=0)
+
+
+@app.task(bind=True, policy=Policy(max_retries=1, timeout=0.6, backoff=AT_ONCE))
+def overrun(self: Any, word: str) -> None:
+    """Run past the hard limit."""
+    effects.row(self.request.id, word)
+    _through("never")
+
+
+@app.task(bind=True, soft_time_limit=0.4)
+def heed(self: Any, word: str) -> str:
+    """Run past the soft limit, and take the hint."""
+    effects.row(self.request.id, word)
+    try:
+        _through("never")
+    except SoftTimeLimitExceeded:
+        return "cleaned up"
+    return "never"
+
+
+@app.task(bind=True, soft_time_limit=0.4)
+def ignore_the_hint(self: Any, word: str) -> None:
+    """Run past the soft limit, unprepared."""
+    effects.row(self.request.id, word)
+    _through("never")
+
+
+@app.task(bind=True)
+def leave(self: Any, word: str) -> None:
+    """Call ``sys.exit`` in a job."""
+    effects.row(self.request.id, word)
+    raise SystemExit(3)
+
+
+@app.task(bind=True)
+def return_a_socket(self: Any, word: str) -> dict[str, Any]:
+    """Return what JSON can't keep."""
+    effects.row(self.request.id, word)
+    return {"fine": 1, "rows": [object()]}
+
+
+@app.task(bind=True)
+def return_secrets(self: Any, **secrets: str) -> dict[str, str]:
+    """Return and log what it was given, secrets or not."""
+    print("returning", self.request.id)
+    return secrets
+
+
+@app.task(bind=True)
+def raise_secrets(self: Any, *secrets: str, **named: str) -> None:
+    """Raise an error that quotes what it was given."""
+    raise Refused(f"refused for {' and '.join(secrets)}; {named}")
+
+
+@app.task(bind=True)
+def errback(self: Any, failed_id: str) -> None:
+    """A ``link_error`` of the new style's old kind: it gets the failed job's id."""
+    effects.row(failed_id, "errback")
+
+
+# ---- types that only some workers know -----------------------------------------------------------------------------------
+
+if os.environ.get("PROBE_KNOWS_MORE"):
+
+    @app.task(bind=True, name="tests.support.probe.newcomer")
+    def newcomer(self: Any, word: str) -> str:
+        """A type that came with a later release."""
+        effects.row(self.request.id, word)
+        return word
