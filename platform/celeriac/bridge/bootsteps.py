@@ -32,6 +32,7 @@ from celeriac.ledger.transitions import RESCUED, Why
 logger = get_logger(__name__)
 
 LOOK_AT_LIMITS: Final = 0.05
+LOOK_FOR_DEAD_CHILDREN: Final = 0.2
 
 
 class Incarnation(bootsteps.StartStopStep):
@@ -48,6 +49,7 @@ class Incarnation(bootsteps.StartStopStep):
         self.heartbeat: Heartbeat
         self._ended = threading.Event()
         self._watch: threading.Thread
+        self._joiner: Any = None
         worker.celeriac = self
         signals.worker_process_init.connect(self._in_child, weak=False)
         signals.worker_shutting_down.connect(self._shutting_down, weak=False)

@@ -30,7 +30,7 @@ from celeriac.fleet.leadership import Leadership
 from celeriac.fleet.rescue import Rescue
 from celeriac.guard import switches as guard_switches
 from celeriac.ledger import queries
-from celeriac.ledger.locks import keep_alive
+from celeriac.ledger.session import do_not_wait, keep_alive
 
 logger = logging.getLogger("celeriac")
 
@@ -98,9 +98,7 @@ class Scheduler:
         if self._session.connection is not self._connection:
             self._connection = self._session.connection
             keep_alive(self._session)
-            with self._session.cursor() as cursor:
-                # No statement of the scheduler waits for a row lock; this bounds what SKIP LOCKED doesn't reach.
-                cursor.execute("SET lock_timeout = '500ms'")
+            do_not_wait(self._session)
             self._leadership = Leadership(self._session, f"{socket.gethostname()}:{os.getpid()}")
             self._rescue.session_is_new()
 

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 from celeriac import events
-from celeriac.dispatch.window import rooms
+from celeriac.dispatch.window import overtaken, rooms
 from celeriac.guard.switches import Switches
 from celeriac.ledger import queries, transitions
+from celeriac.ledger.queries import Demand
 from celeriac.ledger.transitions import Staged, Why
 
 LOOK_EVERY: Final = 0.5
@@ -75,7 +77,8 @@ class Dispatcher:
             return 0
         sent = self._send_again(term)
         if not self.broker_away:
-            staged = transitions.stage(term, rooms(queries.demands(), switches.queues), switches.types)
+            demands = self._let_pass(queries.demands(switches.types), term, switches)
+            staged = transitions.stage(term, rooms(demands, switches.queues), switches.types)
             sent += self._publish(staged, term)
             for job in staged:
                 events.emit(
@@ -86,6 +89,21 @@ class Dispatcher:
                     attempt=job.attempt,
                 )
         return sent
+
+    def _let_pass(self, demands: list[Demand], term: int, switches: Switches) -> list[Demand]:
+        """Take back what would run before a due job of a higher priority although no slot is free for it yet.
+
+        The window holds at least one message, so that a slot that frees up finds its next job at once: chosen before the more
+        urgent one came. Its fence is raised; the message stays in the broker and can't claim. Returns the demands as they are then.
+        """
+        queues = overtaken(demands, switches.queues)
+        if not queues:
+            return demands
+        found = queries.last_in_line(queues)
+        why = Why(f"scheduler, term {term}", "a job of a higher priority goes first")
+        moved = {move.ref for move in transitions.shift("withdrawn", [f.ref for f in found], why)}
+        freed = {f.queue for f in found if f.ref in moved}
+        return [replace(d, dispatched=d.dispatched - 1) if d.queue in freed else d for d in demands]
 
     def _publish(self, jobs: Sequence[Staged], term: int) -> int:
         for position, job in enumerate(jobs):

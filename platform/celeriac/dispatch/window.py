@@ -19,3 +19,16 @@ def rooms(demands: Iterable[Demand], queues_off: Collection[str]) -> dict[str, i
         if room > 0 and demand.queue not in queues_off:
             found[demand.queue] = room
     return found
+
+
+def overtaken(demands: Iterable[Demand], queues_off: Collection[str]) -> list[str]:
+    """Queues whose one message without a free slot stands in the way of a due job of a higher priority."""
+    return [
+        demand.queue
+        for demand in demands
+        if demand.dispatched > demand.free_slots
+        and demand.queue not in queues_off
+        and demand.highest_due is not None
+        and demand.lowest_dispatched is not None
+        and demand.highest_due > demand.lowest_dispatched
+    ]

@@ -20,7 +20,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from celeriac import clock, conf, events
 from celeriac.fleet.sessions import keep_from_children
-from celeriac.ledger.locks import keep_alive, own_session
+from celeriac.ledger.dialects import postgres_fleet as sql
+from celeriac.ledger.session import keep_alive, own_session
 
 logger = logging.getLogger("celeriac")
 
@@ -79,7 +80,7 @@ class Heartbeat:
         if self._session is None or not self._registered:
             return
         try:
-            self._write(f"state = %s, held = 0, ended_at = {clock.now_sql()}", [state])
+            self._write(sql.end_worker(clock.now_sql()), [state])
             self._session.close()
         except (DatabaseError, InterfaceError) as exc:
             logger.warning(
@@ -117,31 +118,34 @@ class Heartbeat:
             session.ensure_connection()
             keep_alive(session)
             with session.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_lock(%s)", [self._lock_key])
+                cursor.execute(sql.TAKE_WITNESS_LOCK, [self._lock_key])
             self._session = session
         if not self._registered:
             self._register()
             self._registered = True
             return True
         state = "stopping" if self.stopping else "alive"
-        return self._write(
-            f"beat_at = {clock.now_sql()}, held = %s, slots = %s, queues = %s::jsonb, state = %s",
-            [self._held(), self._slots(), json.dumps(self._queues), state],
-        )
+        values = [self._held(), self._slots(), json.dumps(self._queues), state]
+        return self._write(sql.beat(clock.now_sql()), values)
 
     def _register(self) -> None:
         card = self.card
-        now = clock.now_sql()
         assert self._session is not None
         with self._session.cursor() as cursor:
             cursor.execute(
-                f"""INSERT INTO celeriac_worker (id, hostname, pid, pool, queues, tasks, slots, held, state, versions, lock_key, witnessed,
-                                                started_at, beat_at, verdict)
-                VALUES (%s, %s, %s, %s, %s::jsonb, %s::jsonb, %s, 0, 'alive', %s::jsonb, %s, true, {now}, {now}, '')
-                ON CONFLICT (id) DO NOTHING""",
-                [card.id, card.hostname, card.pid, card.pool, json.dumps(card.queues), json.dumps(card.tasks), card.slots,
-                 json.dumps(card.versions), self._lock_key],
-            )  # fmt: skip
+                sql.register_worker(clock.now_sql()),
+                [
+                    card.id,
+                    card.hostname,
+                    card.pid,
+                    card.pool,
+                    json.dumps(card.queues),
+                    json.dumps(card.tasks),
+                    card.slots,
+                    json.dumps(card.versions),
+                    self._lock_key,
+                ],
+            )
         events.emit(
             "worker.started",
             worker=str(card.id),
@@ -149,13 +153,11 @@ class Heartbeat:
             reason=f"{card.pool}, {card.slots} slots",
         )
 
-    def _write(self, assignments: str, values: list[Any]) -> bool:
+    def _write(self, statement: str, values: list[Any]) -> bool:
+        """Run *statement* on our own row. Whether it was still there to be written."""
         assert self._session is not None
         with self._session.cursor() as cursor:
-            cursor.execute(
-                f"UPDATE celeriac_worker SET {assignments} WHERE id = %s AND ended_at IS NULL RETURNING id",
-                [*values, self.card.id],
-            )
+            cursor.execute(statement, [*values, self.card.id])
             return cursor.fetchone() is not None
 
     def _drop_session(self) -> None:

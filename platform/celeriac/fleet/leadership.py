@@ -20,7 +20,7 @@ import time
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from celeriac import clock, conf, events
-from celeriac.ledger.locks import SCHEDULER, TERM_LOCK_HELD
+from celeriac.ledger.dialects import postgres_fleet as sql
 
 LOOK_EVERY = 0.5
 
@@ -60,15 +60,12 @@ class Leadership:
         if self._term is None:
             return
         with self._session.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [SCHEDULER, self._term])
+            cursor.execute(sql.FREE_TERM_LOCK, [self._term])
         self._term = None
 
     def _renew(self) -> int | None:
         with self._session.cursor() as cursor:
-            cursor.execute(
-                f"UPDATE celeriac_lease SET renewed_at = {clock.now_sql()} WHERE name = 'scheduler' AND term = %s RETURNING term",
-                [self._term],
-            )
+            cursor.execute(sql.renew_lease(clock.now_sql()), [self._term])
             row = cursor.fetchone()
         if row is None:
             events.emit("scheduler.standby", reason="another scheduler took over", worker=self._holder)
@@ -77,15 +74,13 @@ class Leadership:
 
     def _take_over(self) -> int | None:
         now = clock.now_sql()
-        held = TERM_LOCK_HELD.format(first=SCHEDULER, term="l.term")
         with self._session.cursor() as cursor:
-            cursor.execute(
-                f"INSERT INTO celeriac_lease (name, term, holder, renewed_at) VALUES ('scheduler', 0, '', {now}) ON CONFLICT DO NOTHING"
-            )
-            cursor.execute(
-                f"SELECT l.term, {held}, extract(epoch FROM {now} - l.renewed_at) FROM celeriac_lease l WHERE l.name = 'scheduler'"
-            )
-            term, lock_held, age = cursor.fetchone()
+            cursor.execute(sql.look_at_lease(now))
+            row = cursor.fetchone()
+            if row is None:
+                cursor.execute(sql.create_lease(now))
+                return None
+            term, lock_held, age = row
             if lock_held and age < conf.get("LEASE_SECONDS"):
                 if not self._said_standby:
                     events.emit(
@@ -93,13 +88,7 @@ class Leadership:
                     )
                     self._said_standby = True
                 return None
-            cursor.execute(
-                f"""WITH taken AS (
-                    UPDATE celeriac_lease SET term = term + 1, holder = %s, renewed_at = {now}
-                    WHERE name = 'scheduler' AND term = %s RETURNING term
-                ) SELECT term, pg_advisory_lock(%s, term::int) FROM taken""",
-                [self._holder, term, SCHEDULER],
-            )
+            cursor.execute(sql.take_lease(now), [self._holder, term])
             row = cursor.fetchone()
         if row is None:
             return None

@@ -17,7 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from celeriac import clock, conf, events
 from celeriac.ledger import transitions
-from celeriac.ledger.locks import KEY_LOCK_HELD
+from celeriac.ledger.dialects import postgres_fleet as sql
 from celeriac.ledger.transitions import RESCUED, Why
 from celeriac.models import Live
 from celeriac.outcomes import Ref
@@ -77,13 +77,8 @@ class Rescue:
 
     def _judge(self, term: int) -> None:
         now = clock.now_sql()
-        held = KEY_LOCK_HELD.format(key="w.lock_key")
         with self._session.cursor() as cursor:
-            cursor.execute(
-                f"""SELECT w.id, w.hostname, extract(epoch FROM {now} - w.beat_at), {held}, w.witnessed FROM celeriac_worker w
-                WHERE w.ended_at IS NULL AND pg_postmaster_start_time() < statement_timestamp() - make_interval(secs => %s)""",
-                [conf.get("SETTLE_IN")],
-            )
+            cursor.execute(sql.readings(now), [conf.get("SETTLE_IN")])
             readings = [Reading(row[0], row[1], float(row[2]), row[3], row[4]) for row in cursor.fetchall()]
             silent = sum(r.silent >= conf.get("GONE_AFTER") and r.lock_held for r in readings)
             fleet_late = len(readings) > 2 and silent * 2 > len(readings)
@@ -91,31 +86,17 @@ class Rescue:
                 why = verdict(reading, fleet_late)
                 if why is None:
                     continue
-                cursor.execute(
-                    f"""UPDATE celeriac_worker SET state = 'gone', ended_at = {now}, verdict = %s
-                    WHERE id = %s AND ended_at IS NULL AND beat_at <= {now} - make_interval(secs => %s)
-                      AND EXISTS (SELECT 1 FROM celeriac_lease WHERE name = 'scheduler' AND term = %s) RETURNING id""",
-                    [why, reading.id, reading.silent * 0.9, term],
-                )
+                cursor.execute(sql.give_up(now), [why, reading.id, reading.silent * 0.9, term])
                 if cursor.fetchone():
                     events.emit("worker.gone", worker=str(reading.id), reason=f"{reading.hostname}: {why}")
 
     def _give_back(self, term: int, *, deadlines: bool) -> int:
         """RUNNING jobs of incarnations that have ended, in batches: they are next to start. Nobody is charged: who did it isn't known."""
-        now = clock.now_sql()
         with self._session.cursor() as cursor:
-            cursor.execute(
-                """SELECT l.job_id, l.fence, l.task_type, l.worker, w.verdict FROM celeriac_live l JOIN celeriac_worker w ON w.id = l.worker
-                WHERE l.status = 'RUNNING' AND w.ended_at IS NOT NULL LIMIT %s""",
-                [BATCH],
-            )
+            cursor.execute(sql.ORPHANS, [BATCH])
             rows = cursor.fetchall()
             if deadlines:
-                cursor.execute(
-                    f"""SELECT l.job_id, l.fence, l.task_type, l.worker, 'ran past its deadline, and its worker did not end it'
-                    FROM celeriac_live l WHERE l.status = 'RUNNING' AND l.deadline < {now} LIMIT %s""",
-                    [BATCH],
-                )
+                cursor.execute(sql.overrun(clock.now_sql()), [BATCH])
                 rows += cursor.fetchall()
         done = 0
         for job, fence, task_type, worker, why in rows:

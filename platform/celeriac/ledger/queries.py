@@ -24,6 +24,10 @@ class Demand:
     free_slots: int
     """Of live incarnations that consume it."""
     dispatched: int
+    lowest_dispatched: int | None = None
+    """Lowest priority of what is dispatched."""
+    highest_due: int | None = None
+    """Highest priority of what is due; only looked for where something is dispatched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +40,15 @@ class Found:
     queue: str
 
 
-def demands() -> list[Demand]:
-    """Queues with something waiting or dispatched, with the free slots of live incarnations."""
-    return [Demand(row[0], row[1], row[2]) for row in fetch(sql.windows(clock.now_sql()), {})]
+def demands(paused: Collection[str] = ()) -> list[Demand]:
+    """Queues with something waiting or dispatched, with the free slots of live incarnations. Due jobs of *paused* types don't count."""
+    return [Demand(*row) for row in fetch(sql.windows(clock.now_sql()), {"paused": list(paused)})]
+
+
+def last_in_line(queues: Collection[str]) -> list[Found]:
+    """Of each of *queues* the dispatched job with the lowest priority."""
+    rows = Live.objects.using(conf.alias()).dispatched().filter(queue__in=queues)
+    return _found(rows.order_by("queue", "priority", "-job_id").distinct("queue"), len(queues))
 
 
 def dispatched_by_queue() -> dict[str, int]:

@@ -16,6 +16,7 @@ from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from celeriac import conf
+from celeriac.ledger.dialects.postgres_fleet import DO_NOT_WAIT, KEEP_ALIVE
 
 #: Never reached: only statements that ask for it are prepared, a project's own queries stay as they are.
 _ONLY_ON_REQUEST: Final = 1 << 30
@@ -57,3 +58,23 @@ def atomic() -> Iterator[None]:
     """A transaction, or a savepoint inside the caller's, on the ledger's database."""
     with transaction.atomic(using=conf.alias()):
         yield
+
+
+def own_session(alias: str) -> BaseDatabaseWrapper:
+    """A connection to *alias* of one's own, outside Django's per-thread registry: nothing that a task does can close it."""
+    session: BaseDatabaseWrapper = connections[alias].copy()
+    session.inc_thread_sharing()
+    return session
+
+
+def keep_alive(session: BaseDatabaseWrapper) -> None:
+    """Have the server notice within about 4 s that our host is gone."""
+    with session.cursor() as cursor:
+        for statement in KEEP_ALIVE:
+            cursor.execute(statement)
+
+
+def do_not_wait(session: BaseDatabaseWrapper) -> None:
+    """Bound every wait for a lock on *session*."""
+    with session.cursor() as cursor:
+        cursor.execute(DO_NOT_WAIT)

@@ -301,7 +301,7 @@ def shift(
     why: Why,
     *,
     parked: ParkedReason | None = None,
-    delay: float = 0.0,
+    delay: float | None = None,
     priority: int | None = None,
     also: str = "",
 ) -> list[Moved]:
@@ -309,7 +309,7 @@ def shift(
 
     Arguments:
         parked: the reason, for a move to PARKED.
-        delay: seconds until due again.
+        delay: seconds until due again, absent: it keeps its place in the line.
         priority: new dispatch priority, absent: unchanged.
         also: further guard, SQL over ``l``, made by code of ours only.
     """
@@ -444,7 +444,7 @@ def _move(outcomes: Sequence[Outcome], guard: str) -> list[Moved]:
 
 
 def _move_params(
-    refs: Sequence[Ref], step: Arrow, *, delay: float, parked: ParkedReason | None, priority: int | None
+    refs: Sequence[Ref], step: Arrow, *, delay: float | None, parked: ParkedReason | None, priority: int | None
 ) -> dict[str, Any]:
     count = len(refs)
     return {

@@ -119,7 +119,7 @@ RETURNING j.seq, g.fence, g.status, g.attempt, g.retry_count"""
 
 @lru_cache(maxsize=256)
 def move(now: str, source_guard: str) -> str:
-    """Live status → another live status. Counters change by what is asked; absent values stay."""
+    """Live status → another live status. Counters change by what is asked; absent values stay, its place in the line (run_at) too."""
     return f"""
 WITH asked AS (
     SELECT * FROM unnest(%(jobs)s::bigint[], %(fences)s::bigint[], %(targets)s::text[], %(delays)s::float8[],
@@ -131,8 +131,8 @@ WITH asked AS (
     WHERE {source_guard} FOR UPDATE OF l SKIP LOCKED
 )
 UPDATE celeriac_live l
-SET status = a.target, fence = l.fence + a.raise_by, run_at = COALESCE(a.run_at, {now} + make_interval(secs => a.delay)), since = {now},
-    parked_reason = a.parked_reason, retry_count = COALESCE(a.retry_count, l.retry_count), lost_count = l.lost_count + a.lost_by,
+SET status = a.target, fence = l.fence + a.raise_by, since = {now},
+    run_at = COALESCE(a.run_at, {now} + make_interval(secs => a.delay), l.run_at), parked_reason = a.parked_reason, retry_count = COALESCE(a.retry_count, l.retry_count), lost_count = l.lost_count + a.lost_by,
     priority = COALESCE(a.priority, l.priority), sent_count = 0, worker = NULL, child_pid = NULL, claimed_at = NULL, deadline = NULL,
     dispatched_at = NULL, dispatch_term = NULL
 FROM asked a JOIN before b ON b.job_id = a.job_id
@@ -216,7 +216,15 @@ WITH busy AS (
     WHERE w.ended_at IS NULL AND w.state = 'alive'
     GROUP BY q.queue
 ), out AS (
-    SELECT queue, count(*) AS n FROM celeriac_live WHERE status = 'DISPATCHED' GROUP BY queue
+    SELECT queue, count(*) AS n, min(priority) AS lowest FROM celeriac_live WHERE status = 'DISPATCHED' GROUP BY queue
+), overtaking AS (
+    -- Ten probes a queue at most, as in stage: a range scan would walk over what is scheduled for later.
+    SELECT o.queue, (
+        SELECT p.priority FROM generate_series(10, o.lowest + 1, -1) AS p(priority) WHERE EXISTS (
+            SELECT 1 FROM celeriac_live l WHERE l.queue = o.queue AND l.priority = p.priority AND l.status IN ('PENDING', 'RETRY')
+              AND l.run_at <= {now} AND l.task_type <> ALL (%(paused)s::text[]) AND (l.expires_at IS NULL OR l.expires_at > {now})
+        ) LIMIT 1
+    ) AS highest FROM out o
 ), waiting AS (
     -- A loose index scan over the queues that have anything waiting: DISTINCT would read the whole backlog.
     SELECT queue FROM (
@@ -228,8 +236,8 @@ WITH busy AS (
         ) SELECT queue FROM q WHERE queue IS NOT NULL
     ) AS queues
 )
-SELECT queue, COALESCE(free.slots, 0)::int, COALESCE(out.n, 0)::int, {now}
-FROM waiting FULL JOIN out USING (queue) LEFT JOIN free USING (queue)"""
+SELECT queue, COALESCE(free.slots, 0)::int, COALESCE(out.n, 0)::int, out.lowest, overtaking.highest
+FROM waiting FULL JOIN out USING (queue) LEFT JOIN free USING (queue) LEFT JOIN overtaking USING (queue)"""
 
 
 @lru_cache(maxsize=64)
