@@ -6,7 +6,6 @@ every side once, in turned order (A B, B A, …), and only ratios within a round
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil, comb
-from statistics import median
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -15,7 +14,7 @@ T = TypeVar("T")
 def interleaved(sides: Mapping[str, Callable[[], T]], rounds: int) -> Iterator[dict[str, T]]:
     """Measure every side once a round, in turned order, and give what each round found, by side."""
     for number in range(rounds):
-        order = list(sides) if number % 2 == 0 else list(reversed(sides))
+        order = list(sides)[:: 1 if number % 2 == 0 else -1]
         yield {name: sides[name]() for name in order}
 
 
@@ -47,6 +46,3 @@ def percentile(values: Sequence[float], percent: float) -> float:
     """The value that `percent` of all don't exceed (nearest rank)."""
     ordered = sorted(values)
     return ordered[max(0, ceil(len(ordered) * percent / 100) - 1)]
-
-
-__all__ = ["interleaved", "interval", "median", "percentile", "ratios"]

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ class Processes:
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
         self._folder = folder
         self._env = {**os.environ, **env, "PYTHONUNBUFFERED": "1"}
-        self._started: list[tuple[str, Path, children.subprocess.Popen[bytes]]] = []
+        self._started: list[tuple[str, Path, subprocess.Popen[bytes]]] = []
 
     def celery(self, app: str, *args: str) -> None:
         """Start `celery -A app …`."""

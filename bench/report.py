@@ -3,9 +3,10 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Self
 
-from bench.pairs import interval, median, ratios
+from bench.pairs import interval, ratios
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,10 @@ class Backoff:
 
     def delay(self, retry: int, rng: random.Random) -> float:
         """Seconds before retry number *retry* (0 is the first)."""
-        # The exponent is bounded: 2.0 ** 2000 is an OverflowError, and the cap has been reached long before.
-        nominal = min(self.cap, self.initial * self.factor ** min(retry, 512)) if self.initial else 0.0
+        try:
+            nominal = min(self.cap, self.initial * self.factor**retry) if self.initial else 0.0
+        except OverflowError:  # 2.0 ** 2000: the cap has been reached long before
+            nominal = self.cap
         return nominal + rng.uniform(0.0, self.jitter)
 
 

@@ -45,7 +45,8 @@ class Redactor:
         # 'token': 'abc' in a repr, token="abc" in a call, "token": "abc" in JSON: what saferepr and tracebacks print.
         self._named_value = re.compile(
             rf"(?i)((?<![a-z0-9])(?:[a-z0-9]+[_-]){{0,8}}(?:{names_alternation})(?:[_-][a-z0-9]+)*['\"]?\s*[:=]\s*)"
-            r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^\s,;)\]}'\"]+)"
+            # With its scheme: masking only the first word of "Authorization: Bearer abc" would leave the token.
+            r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|(?:(?:bearer|basic|digest|token)\s+)?[^\s,;)\]}'\"]+)"
         )
 
     def text(self, value: str) -> str:

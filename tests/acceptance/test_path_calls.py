@@ -148,7 +148,8 @@ def test_a_job_past_its_hard_limit_is_killed_and_its_policy_decides() -> None:
     assert job.started_at is not None
     lasted = (job.ended_at - job.started_at).total_seconds()
     print(f"\nhard limit 0.6 s: the last run was settled after {lasted:.2f} s")
-    assert lasted >= 0.6
+    # Celery's pool may notice a death only after 5 s.
+    assert 0.6 <= lasted < 3
 
 
 def test_a_hard_limit_of_the_call_ends_a_job_without_a_policy() -> None:
@@ -302,8 +303,8 @@ def test_of_a_backlog_the_highest_priority_runs_next(open_gate: Open) -> None:
     blocker = probe.hold.apply_async(("blocker", gate), queue="narrow")
     watch.comes_to(Status.RUNNING, blocker)
     low = [probe.note.apply_async((f"low {n}",), queue="narrow", priority=1) for n in range(6)]
-    # The scheduler has seen them: what it hands out before the slot is free would go before the high one.
-    wait_until(lambda: Job.objects.in_status("DISPATCHED").exists() or True, what="a pass")
+    # Chosen before the urgent one was there, and already in the broker: it must let the other pass all the same.
+    watch.comes_to(Status.DISPATCHED, low[0])
     high = probe.note.apply_async(("high",), queue="narrow", priority=9)
     open_gate(gate)
     watch.all_ended([*low, high])

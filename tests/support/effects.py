@@ -37,7 +37,7 @@ def line(job: str, word: str) -> None:
 
 def words() -> list[str]:
     """What was left in the table, in order."""
-    return [word for _, word in _rows()]
+    return [word for _, word in rows()]
 
 
 def count(word: str) -> int:
@@ -49,7 +49,7 @@ def count(word: str) -> int:
 
 def by_job() -> Counter[str]:
     """Executions of each job."""
-    return Counter(job for job, _ in _rows())
+    return Counter(job for job, _ in rows())
 
 
 def since(moment: datetime) -> list[tuple[str, float]]:
@@ -79,7 +79,8 @@ def on_paper(folder: Path) -> Counter[str]:
     return Counter(json.loads(each)[0] for each in lines)
 
 
-def _rows() -> list[tuple[str, str]]:
+def rows() -> list[tuple[str, str]]:
+    """Job and word of every execution, in order."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT job, word FROM probe_effect ORDER BY id")
         return list(cursor.fetchall())

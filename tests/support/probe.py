@@ -185,6 +185,22 @@ def raise_secrets(self: Any, *secrets: str, **named: str) -> None:
     raise Refused(f"refused for {' and '.join(secrets)}; {named}")
 
 
+@app.task(bind=True, policy=Policy(max_retries=0))
+def refuse_until(self: Any, word: str, name: str) -> str:
+    """Fail while the gate is shut."""
+    effects.row(self.request.id, word)
+    if not gate(name).exists():
+        raise Refused("not yet")
+    return word
+
+
+@app.task(bind=True)
+def send_another(self: Any, word: str) -> str:
+    """Send a job from inside a job."""
+    with transaction.atomic():
+        return str(note.delay(word).id)
+
+
 @app.task(bind=True)
 def errback(self: Any, failed_id: str) -> None:
     """A ``link_error`` of the new style's old kind: it gets the failed job's id."""

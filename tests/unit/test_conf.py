@@ -13,8 +13,6 @@ from pytest_django import Settings
 from celeriac import conf
 from celeriac.errors import ConfigurationError
 
-INHERITED = {"SPOOL_DIR", "FLOWER_URL"}  # the suite's own environment sets them
-
 
 @pytest.fixture(autouse=True)
 def nothing_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,9 +69,7 @@ def test_a_key_like_no_other_is_sent_to_the_table(settings: Settings) -> None:
         ("REDACT_KEYS", "phone", "must be a list of names"),
     ],
 )
-def test_a_wrong_value_is_refused_with_what_it_should_be(
-    key: str, value: Any, said: str, settings: Settings
-) -> None:
+def test_a_wrong_value_is_refused_with_what_it_should_be(key: str, value: Any, said: str, settings: Settings) -> None:
     ((check_id, message, hint),) = found(settings, {key: value})
 
     assert check_id == "celeriac.E003"
@@ -148,11 +144,11 @@ def test_a_wrong_value_in_the_environment_is_named_as_such(
         conf.get(key)
 
 
-def test_two_databases_of_one_user_never_share_a_spool(settings: Settings) -> None:
+def test_two_databases_of_one_user_never_share_a_spool(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.CELERIAC = {}
     ours = conf.spool_dir()
     other = {**settings.DATABASES["default"], "NAME": "another"}
-    settings.DATABASES = {"default": other}
+    monkeypatch.setattr("django.conf.settings.DATABASES", {"default": other})
 
     assert conf.spool_dir() != ours
     assert Path(ours).parent == Path(conf.spool_dir()).parent

@@ -24,6 +24,7 @@ from celeriac.bridge.undertaker import Undertaker
 from celeriac.fleet import here as fleet_here
 from celeriac.fleet.heartbeat import Card, Heartbeat
 from celeriac.fleet.here import Here
+from celeriac.fleet.page import Entry
 from celeriac.fleet.rescue import unfinished_of
 from celeriac.fleet.sessions import let_go
 from celeriac.ledger import transitions
@@ -48,6 +49,7 @@ class Incarnation(bootsteps.StartStopStep):
         self.replay = Replay(self.here)
         self.heartbeat: Heartbeat
         self._ended = threading.Event()
+        self._grace_ends: float | None = None
         self._watch: threading.Thread
         self._joiner: Any = None
         worker.celeriac = self
@@ -80,6 +82,19 @@ class Incarnation(bootsteps.StartStopStep):
         self._watch = threading.Thread(target=self._watch_limits, name="celeriac-limits", daemon=True)
         self._watch.start()
         self.heartbeat.wait_until_registered(10)
+
+    def register_with_event_loop(self, worker: Any, hub: Any) -> None:
+        """Look for dead children often. Called again for each connection.
+
+        A dying process closes its end of the pool's sentinel pipe before it can be waited for. Celery looks once when the pipe
+        closes, stops watching it, and then looks every 5 s: whoever loses that race learns of a death 5 s late.
+        """
+        join = getattr(worker.pool, "maintain_pool", None)
+        if join is None:
+            return
+        if self._joiner is not None:
+            self._joiner.cancel()
+        self._joiner = hub.call_repeatedly(LOOK_FOR_DEAD_CHILDREN, join)
 
     def stop(self, worker: Any) -> None:
         """After the consumer: let what runs finish, write what is left, give back what still says that it runs here.
@@ -114,6 +129,8 @@ class Incarnation(bootsteps.StartStopStep):
 
     def _in_child(self, **kwargs: Any) -> None:
         """A pool child keeps none of the parent's sessions and dies with it."""
+        if os.getpid() == self.here.main_pid:
+            return  # the solo pool says so of the main process
         let_go()
         _die_with(self.here.main_pid)
 
@@ -129,16 +146,8 @@ class Incarnation(bootsteps.StartStopStep):
         """SIGTERM: nothing new; what runs has ``STOP_GRACE`` to finish, then it is stopped and handed back."""
         self.heartbeat.stopping = True
         self.undertaker.stopping_worker = True
-        threading.Thread(target=self._end_of_grace, name="celeriac-grace", daemon=True).start()
-
-    def _end_of_grace(self) -> None:
-        if self._ended.wait(conf.get("STOP_GRACE")):
-            return
-        running = self.here.page.entries()
-        logger.warning("The grace period is over: %d running job(s) are stopped and handed back", len(running))
-        for entry in running:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(entry.pid, signal.SIGKILL)
+        # Watched for by the limits' thread: a thread can't be started from a signal handler under gevent.
+        self._grace_ends = time.monotonic() + conf.get("STOP_GRACE")
 
     def _hand_back_the_rest(self) -> None:
         from django.db import DatabaseError, InterfaceError
@@ -151,20 +160,25 @@ class Incarnation(bootsteps.StartStopStep):
             logger.warning("The database is away; the scheduler's rescue will hand back what ran here: %s", exc)
 
     def _watch_limits(self) -> None:
-        """Hard limits, in every delivery: kill first; the undertaker settles after the exit."""
+        """Hard limits, in every delivery, and the end of the grace period: kill first; the undertaker settles after the exit."""
         while not self._ended.wait(LOOK_AT_LIMITS):
             now = time.monotonic()
+            over = self._grace_ends is not None and now > self._grace_ends
             for entry in self.here.page.entries():
-                if entry.pid == self.here.main_pid or not entry.overrun(now):
+                if entry.pid == self.here.main_pid or not (over or entry.overrun(now)):
                     continue  # solo and threads: the main process can't be killed for one job; its deadline decides
-                again = self.here.page.read(entry.slot)
-                if again == entry:
+                if self.here.page.read(entry.slot) != entry:
+                    continue
+                if over:
+                    logger.warning("The grace period is over: job %s is stopped and handed back", entry.job)
+                else:
                     logger.error(
                         "Hard time limit (%ss) exceeded by job %s in child %s", entry.limit, entry.job, entry.pid
                     )
                     self.undertaker.will_kill(entry)
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(entry.pid, signal.SIGKILL)
+                self.here.page.forget(entry.pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(entry.pid, signal.SIGKILL)
 
 
 class TakeForFreeSlots(bootsteps.StartStopStep):

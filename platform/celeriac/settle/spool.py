@@ -16,9 +16,12 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 logger = logging.getLogger("celeriac")
+
+#: Read too: an appender looks at how the file ends.
+_APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT
 
 
 class Spool:
@@ -32,15 +35,15 @@ class Spool:
         """Write *entry* and wait until it is on the disk. Raises ``OSError`` when the disk can't take it."""
         self._make_private()
         line = json.dumps(entry).encode("ascii") + b"\n"
-        fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        fd = os.open(self.path, _APPEND, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             # The file may have been emptied and removed by a replay between open and lock: then write the new one.
             if os.fstat(fd).st_nlink == 0:
                 os.close(fd)
-                fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                fd = os.open(self.path, _APPEND, 0o600)
                 fcntl.flock(fd, fcntl.LOCK_EX)
-            os.write(fd, line)
+            _write(fd, line)
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -87,6 +90,19 @@ class Spool:
         with aside.open("ab") as file:
             file.write(line)
         logger.error("Line %d of the spool %s is unreadable and was set aside in %s", number, self.path, aside)
+
+
+def _write(fd: int, line: bytes) -> None:
+    """All of *line* or nothing of it: a torn line would take the next one along."""
+    size = os.fstat(fd).st_size
+    if size and os.pread(fd, 1, size - 1) != b"\n":
+        line = b"\n" + line  # a child was killed while it wrote
+    try:
+        while line:
+            line = line[os.write(fd, line) :]
+    except OSError:
+        os.ftruncate(fd, size)
+        raise
 
 
 def waiting(folder: str | Path) -> Iterator[Path]:

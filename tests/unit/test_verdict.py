@@ -1,0 +1,58 @@
+"""Who is given up, by two witnesses: the lock and the beat."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from pytest_django import Settings
+
+from celeriac.fleet.rescue import Reading, verdict
+
+
+def reading(silent: float, *, lock: bool, witnessed: bool = True) -> Reading:
+    return Reading(uuid.uuid4(), "sms1@host", silent, lock, witnessed)
+
+
+@pytest.fixture(autouse=True)
+def defaults(settings: Settings) -> None:
+    settings.CELERIAC = {}
+
+
+@pytest.mark.parametrize("lock", [True, False])
+def test_who_beats_is_alive_whatever_its_lock_says(lock: bool) -> None:
+    assert verdict(reading(0.5, lock=lock), fleet_late=False) is None
+
+
+def test_a_free_lock_alone_is_no_proof() -> None:
+    """pg_terminate_backend or a proxy's restart frees it too; the worker is back within 200 ms."""
+    assert verdict(reading(0.9, lock=False), fleet_late=False) is None
+
+
+def test_a_free_lock_and_no_beat_for_a_second_is_gone() -> None:
+    why = verdict(reading(1.2, lock=False), fleet_late=False)
+    assert why == "gone: its lock is free and its last beat was 1.2 s ago"
+
+
+def test_late_beats_under_a_held_lock_wait_for_the_stall_limit() -> None:
+    assert verdict(reading(14.9, lock=True), fleet_late=False) is None
+    why = verdict(reading(15.0, lock=True), fleet_late=False)
+    assert why == "stalled: no beat for 15.0 s, its lock is held"
+
+
+def test_without_a_witness_beats_alone_decide() -> None:
+    assert verdict(reading(5, lock=False, witnessed=False), fleet_late=False) is None
+    assert verdict(reading(15, lock=False, witnessed=False), fleet_late=False) is not None
+
+
+@pytest.mark.parametrize("lock", [True, False])
+def test_a_fleet_that_is_late_together_is_given_three_times_as_long(lock: bool) -> None:
+    assert verdict(reading(44.9, lock=lock), fleet_late=True) is None
+    assert verdict(reading(45.0, lock=lock), fleet_late=True) is not None
+
+
+def test_limits_are_settings(settings: Settings) -> None:
+    settings.CELERIAC = {"GONE_AFTER": 3.0, "STALL_AFTER": 60.0}
+    assert verdict(reading(2.5, lock=False), fleet_late=False) is None
+    assert verdict(reading(59, lock=True), fleet_late=False) is None
+    assert verdict(reading(3, lock=False), fleet_late=False) is not None

@@ -1,0 +1,42 @@
+"""The broker never holds more than the free slots, and never nothing."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from celeriac.dispatch.window import rooms
+from celeriac.ledger.queries import Demand
+
+
+def test_as_many_are_dispatched_as_slots_are_free() -> None:
+    assert rooms([Demand("sms", free_slots=8, dispatched=0)], ()) == {"sms": 8}
+
+
+def test_what_is_dispatched_already_takes_its_room() -> None:
+    assert rooms([Demand("sms", free_slots=8, dispatched=5)], ()) == {"sms": 3}
+
+
+def test_a_full_queue_gets_nothing() -> None:
+    assert rooms([Demand("sms", free_slots=8, dispatched=8)], ()) == {}
+
+
+def test_a_queue_without_a_free_slot_has_one_job_ready_for_the_next() -> None:
+    assert rooms([Demand("sms", free_slots=0, dispatched=0)], ()) == {"sms": 1}
+    assert rooms([Demand("sms", free_slots=0, dispatched=1)], ()) == {}
+
+
+def test_a_queue_that_is_switched_off_gets_nothing_and_its_neighbour_does() -> None:
+    demands = [Demand("sms", 8, 0), Demand("email", 4, 0)]
+    assert rooms(demands, {"sms"}) == {"email": 4}
+
+
+def test_slots_that_went_away_dispatch_nothing_more() -> None:
+    assert rooms([Demand("sms", free_slots=2, dispatched=8)], ()) == {}
+
+
+@given(st.integers(0, 1000), st.integers(0, 1000))
+def test_the_window_is_never_exceeded(free: int, dispatched: int) -> None:
+    room = rooms([Demand("q", free, dispatched)], ()).get("q", 0)
+    assert room >= 0
+    assert dispatched >= max(1, free) or room + dispatched == max(1, free)
