@@ -32,7 +32,7 @@ def members(fleet: Fleet) -> None:
 
 
 @pytest.fixture
-def busy(open_gate: Open) -> "Busy":
+def busy(open_gate: Open) -> Busy:
     """Occupies all slots of the default queue until told otherwise."""
     return Busy(open_gate)
 
@@ -45,7 +45,7 @@ class Busy:
         self.gate = uuid.uuid4().hex
         self.results: list[AsyncResult] = []
 
-    def __enter__(self) -> "Busy":
+    def __enter__(self) -> Busy:
         self.results = [probe.hold.delay("busy", self.gate) for _ in range(SLOTS)]
         watch.comes_to(Status.RUNNING, *self.results)
         return self

@@ -105,7 +105,7 @@ def test_links_run_after_a_success_and_only_then() -> None:
 
 
 def test_link_error_fires_once_when_all_retries_are_over() -> None:
-    result = probe.fail_by_letters.apply_async(("errback",), link_error=probe.errback.s())
+    result = probe.fail_by_letters.apply_async(("linked errback",), link_error=probe.errback.s())
     job = watch.ended(result)
 
     assert (job.outcome, job.attempt) == ("DEAD_LETTER", 3)

@@ -56,7 +56,8 @@ def since(moment: datetime) -> list[tuple[str, float]]:
     """Words left after *moment* of the database's clock, with the seconds that had passed."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT word, extract(epoch FROM at - %s)::float8 FROM probe_effect WHERE at > %s ORDER BY id", [moment, moment]
+            "SELECT word, extract(epoch FROM at - %s)::float8 FROM probe_effect WHERE at > %s ORDER BY id",
+            [moment, moment],
         )
         return [(word, seconds) for word, seconds in cursor.fetchall()]
 

@@ -11,9 +11,17 @@ from celeriac.states import Status
 from tests.support.waiting import LIMIT, wait_until
 
 
+def find(result: Any) -> Job | None:
+    """The job of an ``AsyncResult`` or of an id, as it is now; ``None`` before it is one (a chain's later step)."""
+    found: Job | None = Job.objects.known_as(str(getattr(result, "id", result))).with_status().first()
+    return found
+
+
 def job(result: Any) -> Job:
     """The job of an ``AsyncResult`` or of an id, as it is now."""
-    return Job.objects.known_as(str(getattr(result, "id", result))).with_status().get()
+    found = find(result)
+    assert found is not None, f"{result} is no job"
+    return found
 
 
 def live(result: Any) -> Live | None:
@@ -25,8 +33,8 @@ def ended(result: Any, timeout: float = LIMIT, dump: Callable[[], str] | None = 
     """The job, once it has ended."""
 
     def over() -> Job | None:
-        seen = job(result)
-        return seen if seen.outcome is not None else None
+        seen = find(result)
+        return seen if seen is not None and seen.outcome is not None else None
 
     found = wait_until(over, timeout, what=f"{result} has ended", dump=dump or (lambda: story(result)))
     assert found is not None
@@ -82,7 +90,9 @@ def moves(result: Any) -> Sequence[str]:
 
 def unfinished() -> str:
     """Where the unfinished jobs are, for failure messages."""
-    rows = Live.objects.values_list("job_id", "task_type", "queue", "status", "parked_reason", "fence", "attempt", "sent_count")
+    rows = Live.objects.values_list(
+        "job_id", "task_type", "queue", "status", "parked_reason", "fence", "attempt", "sent_count"
+    )
     return "\n".join(map(str, rows[:20]))
 
 
@@ -90,5 +100,7 @@ def story(result: Any) -> str:
     """A job's whole story, for failure messages."""
     from celeriac.observe.story import story as told
 
-    seen = job(result)
+    seen = find(result)
+    if seen is None:
+        return f"{result} is no job"
     return "\n".join([f"{seen} {seen.status}", *(f"  {entry}" for entry in told(seen))])

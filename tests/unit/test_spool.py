@@ -105,9 +105,10 @@ def test_a_disk_that_is_full_in_the_middle_of_a_line_keeps_nothing_of_it(
         written.append(data)
         return real(fd, data[:7])
 
-    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space"):
+    with monkeypatch.context() as patched:
         patched.setattr(os, "write", full)
-        spool.append({"number": 1})
+        with pytest.raises(OSError, match="No space"):
+            spool.append({"number": 1})
     spool.append({"number": 2})
 
     assert [entry["number"] for entry in replayed(spool)] == [0, 2]

@@ -24,7 +24,6 @@ from celeriac.bridge.undertaker import Undertaker
 from celeriac.fleet import here as fleet_here
 from celeriac.fleet.heartbeat import Card, Heartbeat
 from celeriac.fleet.here import Here
-from celeriac.fleet.page import Entry
 from celeriac.fleet.rescue import unfinished_of
 from celeriac.fleet.sessions import let_go
 from celeriac.ledger import transitions

@@ -31,15 +31,28 @@ def expire(term: int) -> int:
 
 
 def hold(term: int, switches: Switches) -> int:
-    """Due and dispatched jobs of types that are switched off → PARKED, also those that wait in the broker: their fence is raised."""
-    if not switches.types:
-        return 0
-    why = Why(f"scheduler, term {term}", "its type is switched off")
+    """What is switched off and already in the broker comes back: its fence is raised, so that no worker can claim it.
 
-    def park(arrow: str, refs: list[Ref]) -> int:
-        return len(transitions.shift(arrow, refs, why, parked=ParkedReason.SWITCH))
+    Due and dispatched jobs of a type → PARKED, out of the way of the rest of their queue. Dispatched jobs of a queue → PENDING: nothing else
+    is in that queue, and it is simply not dispatched.
+    """
+    done = 0
+    if switches.types:
+        why = Why(f"scheduler, term {term}", "its type is switched off")
 
-    return _by_status(queries.due_of_types(switches.types, BATCH), _PARKED, park, "job.parked", "switch")
+        def park(arrow: str, refs: list[Ref]) -> int:
+            return len(transitions.shift(arrow, refs, why, parked=ParkedReason.SWITCH))
+
+        done += _by_status(queries.due_of_types(switches.types, BATCH), _PARKED, park, "job.parked", "switch")
+    if switches.queues:
+        back = Why(f"scheduler, term {term}", "its queue is switched off")
+
+        def withdraw(arrow: str, refs: list[Ref]) -> int:
+            return len(transitions.shift(arrow, refs, back))
+
+        found = queries.dispatched_of_queues(switches.queues, BATCH)
+        done += _by_status(found, {Status.DISPATCHED: "withdrawn"}, withdraw, "job.withdrawn", "switch")
+    return done
 
 
 def release(term: int, switches: Switches) -> int:

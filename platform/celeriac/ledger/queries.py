@@ -70,6 +70,11 @@ def due_of_types(types: Collection[str], limit: int) -> list[Found]:
     return found + _found(live.due().filter(task_type__in=types), limit)
 
 
+def dispatched_of_queues(queues: Collection[str], limit: int) -> list[Found]:
+    """Jobs of *queues* that are in the broker."""
+    return _found(Live.objects.using(conf.alias()).dispatched().filter(queue__in=queues), limit)
+
+
 def parked_switch(types_off: Collection[str], limit: int) -> list[Found]:
     """Jobs parked by a switch that is on again."""
     return _found(Live.objects.using(conf.alias()).parked(ParkedReason.SWITCH).exclude(task_type__in=types_off), limit)
