@@ -71,6 +71,8 @@ def get(key: str) -> Any:
     if env is not None:
         return _from_text(key, setting, env)
     value = getattr(settings, "CELERIAC", {}).get(key, setting.default)
+    if value is setting.default:
+        return value
     if setting.kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     fault = _fault(key, setting, value)

@@ -73,6 +73,13 @@ class Celery(celery.Celery):
             obj = DjangoSettings()
         return super().config_from_object(obj, *args, **options)
 
+    def _load_config(self) -> Any:
+        loaded = super()._load_config()
+        from celeriac.bridge.settings_source import QuickSettings
+
+        object.__setattr__(self._conf, "__class__", QuickSettings)  # its own __setattr__ would set a key
+        return loaded
+
     # ---- enqueueing ----------------------------------------------------------------------------------------------------
 
     def send_task(self, name: str, args: Any = None, kwargs: Any = None, *more: Any, **options: Any) -> Any:

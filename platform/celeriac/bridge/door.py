@@ -220,7 +220,7 @@ class Door(AMQP):
         self, name: str, message: task_message, queue: str, priority: int | None, biz_id: str | None, fresh: bool
     ) -> NewJob:
         headers, _, (args, kwargs, embed), _ = message
-        task_id, alias = ids.to_uuid(headers["id"])
+        task_id, alias = (uuid.UUID(headers["id"]), None) if fresh else ids.to_uuid(headers["id"])
         hard, soft = headers["timelimit"]
         kept = {key: headers[key] for key in _KEPT if headers.get(key)}
         if headers.get("ignore_result") is False:

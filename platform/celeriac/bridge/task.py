@@ -44,6 +44,17 @@ class LedgerTask(Task):
         run = current_of(self.request.id) if self.request.id else None
         return None if run is None else run.claimed.ref.fence
 
+    def delay_on_commit(self, *args: Any, **kwargs: Any) -> Any:
+        """``delay``: the row is written inside the transaction and committed with it. Returns the result at once.
+
+        Celery's own waits for the commit: a process that dies right after it has lost the job, and its caller gets no id.
+        """
+        return self.delay(*args, **kwargs)
+
+    def apply_async_on_commit(self, *args: Any, **kwargs: Any) -> Any:
+        """``apply_async``, for the same reason."""
+        return self.apply_async(*args, **kwargs)
+
 
 _MIXED: dict[Any, Any] = {}
 

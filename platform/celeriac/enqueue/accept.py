@@ -19,8 +19,8 @@ from celeriac.models import Job
 logger = logging.getLogger("celeriac")
 
 
-def accept(jobs: Sequence[NewJob], ring: Callable[[], None] | None) -> list[str]:
-    """Write *jobs* in the transaction that is open, or in one of their own. Returns their ids as callers know them.
+def accept(jobs: Sequence[NewJob], ring: Callable[[], None] | None) -> None:
+    """Write *jobs* in the transaction that is open, or in one of their own.
 
     Arguments:
         jobs: what to accept.
@@ -47,8 +47,7 @@ def accept(jobs: Sequence[NewJob], ring: Callable[[], None] | None) -> list[str]
     if ring is not None and new:
         transaction.on_commit(ring, using=alias, robust=True)
     for job in jobs:
-        events.emit("job.accepted", job_id=job.alias or str(job.task_id), task_type=job.task_type, queue=job.queue)
-    return [job.alias or str(job.task_id) for job in jobs]
+        events.emit("job.accepted", job_id=job.alias or job.task_id, task_type=job.task_type, queue=job.queue)
 
 
 def _first_come(job: NewJob) -> None:
