@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import uuid
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Count
@@ -10,7 +11,7 @@ from django.db.models import Count
 from celeriac import clock, conf
 from celeriac.ledger.dialects import postgres as sql
 from celeriac.ledger.session import fetch
-from celeriac.models import Live, Worker
+from celeriac.models import Job, Live, Worker
 from celeriac.models.live import LiveQuerySet
 from celeriac.outcomes import Ref
 from celeriac.states import ParkedReason, Status
@@ -55,6 +56,17 @@ def dispatched_by_queue() -> dict[str, int]:
     """How many jobs of each queue are DISPATCHED."""
     rows = Live.objects.using(conf.alias()).dispatched().values_list("queue").annotate(n=Count("pk")).order_by()
     return dict(rows)
+
+
+def landed(refs: Sequence[Ref], worker: uuid.UUID) -> set[Ref]:
+    """Which of *refs* have ended as *worker* settled them: a settle whose answer was lost, or a spool replayed twice."""
+    fences = {ref.job: ref for ref in refs}
+    ended = (
+        Job.objects.using(conf.alias())
+        .filter(seq__in=fences, worker=worker, outcome__isnull=False)
+        .values_list("seq", "fence")
+    )
+    return {fences[seq] for seq, fence in ended if fences[seq].fence == fence}
 
 
 def expired(limit: int) -> list[Found]:

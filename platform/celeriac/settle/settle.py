@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, OperationalError
 
 from celeriac import conf, events, redaction
-from celeriac.ledger import transitions
+from celeriac.ledger import queries, transitions
 from celeriac.ledger.session import connection
 from celeriac.ledger.transitions import Why
 from celeriac.outcomes import Outcome, Ref
@@ -65,8 +65,7 @@ def settle(
                 return []
         else:
             break
-    told(outcomes, settled, worker)
-    return settled
+    return told(outcomes, settled, worker)
 
 
 def _spool(outcomes: Sequence[Outcome], worker: uuid.UUID, spool: Spool, exc: Exception) -> None:
@@ -81,14 +80,18 @@ def _spool(outcomes: Sequence[Outcome], worker: uuid.UUID, spool: Spool, exc: Ex
         )
 
 
-def told(outcomes: Sequence[Outcome], settled: Sequence[Ref], worker: uuid.UUID) -> None:
-    """Say what became of each outcome, and leave a line where one was refused."""
+def told(outcomes: Sequence[Outcome], settled: Sequence[Ref], worker: uuid.UUID) -> list[Ref]:
+    """Say what became of each outcome, and leave a line where one was refused. Returns what the ledger has."""
     taken = set(settled)
     refused = [o for o in outcomes if o.ref not in taken]
     if refused:
-        reason = "the fence has moved on: the job had been taken from this worker"
         try:
-            transitions.note("outcome_refused", [o.ref for o in refused], Why("worker", reason, worker))
+            # The answer of a settle can be lost with its connection, and a spool be replayed twice: what has landed wasn't refused.
+            taken |= queries.landed([o.ref for o in refused], worker)
+            reason = "the fence has moved on: the job had been taken from this worker"
+            transitions.note(
+                "outcome_refused", [o.ref for o in refused if o.ref not in taken], Why("worker", reason, worker)
+            )
         except DatabaseError as exc:  # the refusal itself is decided; only its line in the history is missing
             logger.warning("A refused outcome could not be noted in the history: %s", exc)
     for o in outcomes:
@@ -107,3 +110,4 @@ def told(outcomes: Sequence[Outcome], settled: Sequence[Ref], worker: uuid.UUID)
             )
             or None,
         )
+    return [o.ref for o in outcomes if o.ref in taken]
