@@ -8,6 +8,7 @@ from typing import Self
 
 import django
 import redis
+from django.apps import apps
 from django.core.management import call_command
 from django.db import connection
 
@@ -15,7 +16,7 @@ from bench.errors import BenchError
 from tasks.demo.services import Services
 
 _DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
-_EMPTIED = ("celeriac_job", "celeriac_worker", "django_celery_results_taskresult")
+_EMPTIED = ("celeriac", "django_celery_results")  # apps, with all their tables
 
 
 class Ground:
@@ -48,8 +49,9 @@ class Ground:
 
     def clear(self) -> None:
         """Forget every job and message, and leave nothing to write back: one side must not pay for the other."""
+        tables = [model._meta.db_table for app in _EMPTIED for model in apps.get_app_config(app).get_models()]
         with connection.cursor() as cursor:
-            cursor.execute(f"TRUNCATE {', '.join(_EMPTIED)} CASCADE")
+            cursor.execute(f"TRUNCATE {', '.join(tables)}")
             cursor.execute("CHECKPOINT")
         with self.redis() as broker:
             broker.flushall()

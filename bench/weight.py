@@ -7,6 +7,7 @@ from dataclasses import replace
 from django.db import connection
 from django.utils import timezone
 
+from bench.errors import BenchError
 from bench.ours import QUEUE, noop
 from bench.sides import TEXT
 from celeriac import ids
@@ -27,7 +28,9 @@ def bytes_a_job(jobs: int) -> float:
     for begun in range(0, jobs, _BATCH):
         transitions.accept([replace(asked, task_id=_new_id()) for _ in range(min(_BATCH, jobs - begun))])
     _run_all()
-    ended = Job.objects.filter(outcome="SUCCEEDED").count()
+    accepted, ended = Job.objects.count(), Job.objects.filter(outcome="SUCCEEDED").count()
+    if ended != accepted:
+        raise BenchError(f"{ended} of {accepted} jobs have ended: what is left unfinished can't be weighed.")
     with connection.cursor() as cursor:
         cursor.execute("VACUUM (ANALYZE) celeriac_job, celeriac_live")
         cursor.execute("SELECT pg_total_relation_size('celeriac_job') + pg_total_relation_size('celeriac_live')")

@@ -11,48 +11,25 @@ is sent from inside a run is told apart:
 
 from __future__ import annotations
 
-import math
-import numbers
-import uuid
+import json
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from celery import signals
 from celery.app.amqp import AMQP, Queues, task_message
 from celery.utils.nodenames import anon_nodename
 from celery.utils.saferepr import saferepr
-from django.utils import timezone
 from kombu import Queue
 from kombu.utils.functional import maybe_list
 
-from celeriac import ids
 from celeriac.asked import NewJob
-from celeriac.bridge import codec
+from celeriac.bridge.asking import job_of, queue_name, refuse_what_is_not_there_yet
 from celeriac.bridge.messages import broker_queue
 from celeriac.enqueue.accept import accept
-from celeriac.errors import EnqueueError, OptionNotSupported
 from celeriac.run.current import current, current_of
 from celeriac.run.run import Run, Wish
 from celeriac.settle.settle import redactor
-
-#: Headers of a task message that have columns, or no meaning in the ledger; all others are kept in the payload.
-_COLUMNS: Final = frozenset(
-    "lang task id eta expires group retries root_id parent_id argsrepr kwargsrepr timelimit origin shadow group_index ignore_result "
-    "replaced_task_nesting stamped_headers stamps".split()
-)
-#: Headers that are kept when they say something.
-_KEPT: Final = (
-    "shadow",
-    "origin",
-    "group_index",
-    "ignore_result",
-    "replaced_task_nesting",
-    "stamped_headers",
-    "stamps",
-)
-_LATER: Final = ("idempotency_key", "ordering_key", "concurrency_key")
 
 _holding: ContextVar[bool] = ContextVar("celeriac_holding", default=False)
 
@@ -123,8 +100,8 @@ class Door(AMQP):
     ) -> task_message:
         """A message as Celery makes it, with two differences.
 
-        ``countdown`` and numeric ``expires`` stay as they are: the database's clock turns them into times. Reprs are redacted, and made
-        only for somebody who looks (a signal's receiver): most enqueues have nobody.
+        ``countdown`` and numeric ``expires`` stay as they are: the database's clock turns them into times. Reprs are made only for
+        somebody who looks (a signal's receiver, redacted): most enqueues have nobody.
         """
         args, kwargs = args or (), kwargs or {}
         if not isinstance(args, (list, tuple)):
@@ -153,10 +130,6 @@ class Door(AMQP):
             "stamps": {header: options[header] for header in stamped_headers or []},
             "countdown": countdown,
         }
-        if signals.before_task_publish.receivers or signals.after_task_publish.receivers:
-            mask = redactor()
-            headers["argsrepr"] = mask.text(argsrepr or saferepr(args, self.argsrepr_maxsize))
-            headers["kwargsrepr"] = mask.text(kwargsrepr or saferepr(kwargs, self.kwargsrepr_maxsize))
         return task_message(
             headers=headers,
             properties={"correlation_id": task_id, "reply_to": reply_to or ""},
@@ -188,13 +161,15 @@ class Door(AMQP):
         asked: dict[str, Any] = message.headers
         if headers:
             asked.update(headers)
-        for option in _LATER:
-            if options.get(option) is not None:
-                raise OptionNotSupported(
-                    f"{option}= is not part of this version; see the roadmap in docs/. Nothing was enqueued."
-                )
-        named = _queue_name(self, queue, exchange, routing_key)
+        refuse_what_is_not_there_yet(options)
+        named = queue_name(self, queue, exchange, routing_key)
         where = {"exchange": exchange or "", "routing_key": routing_key or named}
+        given = {key: asked[key] for key in ("argsrepr", "kwargsrepr")}
+        if signals.before_task_publish.receivers or signals.after_task_publish.receivers:
+            mask = redactor()
+            args, kwargs, _ = message.body
+            asked["argsrepr"] = mask.text(given["argsrepr"] or saferepr(args, self.argsrepr_maxsize))
+            asked["kwargsrepr"] = mask.text(given["kwargsrepr"] or saferepr(kwargs, self.kwargsrepr_maxsize))
         if signals.before_task_publish.receivers:
             signals.before_task_publish.send(
                 sender=name,
@@ -205,7 +180,8 @@ class Door(AMQP):
                 retry_policy=options.get("retry_policy") or {},
                 **where,
             )
-        job = self._job(name, message, named, priority, options.get("biz_id"), bool(options.get("celeriac_fresh")))
+        message = message._replace(headers={**asked, **given})
+        job = job_of(name, message, named, priority, options)
         run = current_of(asked["id"])
         if run is not None:
             _wish(run, job, message)
@@ -216,104 +192,17 @@ class Door(AMQP):
         if signals.after_task_publish.receivers:
             signals.after_task_publish.send(sender=name, body=message.body, headers=asked, **where)
 
-    def _job(
-        self, name: str, message: task_message, queue: str, priority: int | None, biz_id: str | None, fresh: bool
-    ) -> NewJob:
-        headers, _, (args, kwargs, embed), _ = message
-        task_id, alias = (uuid.UUID(headers["id"]), None) if fresh else ids.to_uuid(headers["id"])
-        hard, soft = headers["timelimit"]
-        kept = {key: headers[key] for key in _KEPT if headers.get(key)}
-        if headers.get("ignore_result") is False:
-            kept["ignore_result"] = False
-        kept.update({k: v for k, v in headers.items() if k not in _COLUMNS and k != "countdown"})
-        if soft is not None:
-            kept["soft_time_limit"] = soft
-        if (
-            headers.get("argsrepr")
-            and not signals.before_task_publish.receivers
-            and not signals.after_task_publish.receivers
-        ):
-            kept["argsrepr"] = redactor().text(str(headers["argsrepr"]))
-        if headers.get("kwargsrepr") and "argsrepr" in kept:
-            kept["kwargsrepr"] = redactor().text(str(headers["kwargsrepr"]))
-        delay, run_at = _when(headers.get("countdown"), headers["eta"], "countdown")
-        expires = headers["expires"]
-        lasts, until = (
-            _when(expires, None, "expires")
-            if isinstance(expires, numbers.Real)
-            else (None, _moment(expires, "expires"))
-        )
-        return NewJob(
-            task_id=task_id,
-            alias=alias,
-            task_type=name,
-            queue=queue,
-            payload=codec.encode_payload(args, kwargs, embed, kept),
-            priority=_priority(priority),
-            biz_id=None if biz_id is None else str(biz_id),
-            root_id=_other(headers["root_id"], task_id),
-            parent_id=_other(headers["parent_id"], None),
-            group_id=_other(headers["group"], None),
-            delay=max(0.0, delay or 0.0),
-            run_at=run_at,
-            expires_in=lasts,
-            expires_at=until,
-            time_limit=None if hard is None else float(hard),
-            retry_count=int(headers["retries"] or 0),
-            fresh=fresh,
-        )
-
 
 def _wish(run: Run, job: NewJob, message: task_message) -> None:
     """``retry()``: the same job, later. ``replace()`` by a plain task: the same job with another body.
 
-    Arguments are written again only when they were changed.
+    The payload is written again only when it says something else: a retry builds its headers anew, in this process.
     """
-    payload = None if job.payload == run.claimed.payload else job.payload
+    before, after = json.loads(run.claimed.payload), json.loads(job.payload)
+    headers = before.pop("headers", None)
+    after.pop("headers", None)
+    payload = None
+    if before != after:
+        payload = json.dumps({**after, "headers": headers} if headers else after, separators=(",", ":"))
     other = (job.task_type, job.queue) if message.headers.get("replaced_task_nesting") else None
     run.wish = Wish(job.delay, job.retry_count, payload, job.run_at, replaced_by=other)
-
-
-def _queue_name(amqp: Door, queue: Any, exchange: Any, routing_key: str | None) -> str:
-    if queue is None and exchange is None:
-        return str(amqp.app.conf.task_default_queue)
-    if queue is None:
-        return str(routing_key or getattr(exchange, "name", exchange) or amqp.app.conf.task_default_queue)
-    return str(getattr(queue, "name", queue))
-
-
-def _when(seconds: Any, eta: Any, what: str) -> tuple[float | None, datetime | None]:
-    """Seconds from now, or a moment. A countdown below zero is due now; both given: the countdown wins, as in Celery."""
-    if seconds is None or (not seconds and eta is not None):
-        return None, _moment(eta, "eta")
-    number = float(seconds) if isinstance(seconds, numbers.Real) and not isinstance(seconds, bool) else math.nan
-    if not math.isfinite(number) or abs(number) > 3_000_000_000:
-        raise EnqueueError(f"{what}={seconds!r}: give a number of seconds, less than 95 years. Nothing was enqueued.")
-    return number, None
-
-
-def _moment(value: Any, what: str) -> datetime | None:
-    """An aware moment. A naive one is read in Django's current time zone, on every host alike."""
-    if value is None:
-        return None
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            raise EnqueueError(f"{what}={value!r} is no ISO 8601 time. Nothing was enqueued.") from None
-    if not isinstance(value, datetime):
-        raise EnqueueError(f"{what}={value!r}: give a datetime. Nothing was enqueued.")
-    return timezone.make_aware(value) if timezone.is_naive(value) else value
-
-
-def _priority(priority: Any) -> int:
-    """0-9, higher runs first; what other brokers allow beyond is cut to that."""
-    return 0 if priority is None else max(0, min(9, int(priority)))
-
-
-def _other(task_id: str | None, own: uuid.UUID | None) -> uuid.UUID | None:
-    """Another job's id as UUID; absent and the job's own are NULL."""
-    if not task_id:
-        return None
-    parsed = ids.to_uuid(task_id)[0]
-    return None if parsed == own else parsed
