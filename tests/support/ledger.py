@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from celeriac.ledger import transitions
-from celeriac.ledger.transitions import Why
+from celeriac.ledger.rows import Why
 from celeriac.models import Job, Live, Worker
 from celeriac.observe.story import redactor
 from celeriac.outcomes import Outcome, Ref

@@ -11,8 +11,9 @@ from django.utils import timezone
 
 from celeriac import codes
 from celeriac.asked import NewJob
+from celeriac.ledger.rows import Staged
 from celeriac.ledger import transitions
-from celeriac.ledger.transitions import Claimed
+from celeriac.ledger.rows import Claimed
 from celeriac.models import DeadLetter, Job, Lease, Worker
 from celeriac.observe.story import redactor
 from celeriac.outcomes import Failure, Outcome
@@ -68,7 +69,7 @@ def accept(
     return Job.objects.get(task_id=task_id)
 
 
-def dispatch(job: Job) -> transitions.Staged:
+def dispatch(job: Job) -> Staged:
     """Hand one due job to a broker that isn't there; what else is due on its queue goes along."""
     lease()
     staged = transitions.stage(TERM, {job.queue: 1000}, ())

@@ -27,7 +27,8 @@ from celeriac.fleet.here import Here
 from celeriac.fleet.rescue import unfinished_of
 from celeriac.fleet.sessions import let_go
 from celeriac.ledger import transitions
-from celeriac.ledger.transitions import RESCUED, Why
+from celeriac.ledger.rows import Why
+from celeriac.ledger.transitions import RESCUED
 
 logger = get_logger(__name__)
 

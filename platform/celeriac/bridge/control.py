@@ -9,7 +9,7 @@ from kombu.utils.functional import maybe_list
 
 from celeriac import conf
 from celeriac.ledger import transitions
-from celeriac.ledger.transitions import Why
+from celeriac.ledger.rows import Why
 from celeriac.models import Job
 from celeriac.outcomes import Ref
 from celeriac.states import Status

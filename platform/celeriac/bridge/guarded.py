@@ -18,7 +18,7 @@ from celeriac.bridge.policies import hard_limit, soft_limit
 from celeriac.claim.claim import claim
 from celeriac.errors import PayloadUnreadable
 from celeriac.fleet.here import here
-from celeriac.ledger.transitions import Claimed
+from celeriac.ledger.rows import Claimed
 from celeriac.outcomes import Ref
 from celeriac.run.limits import soft_limit as ring_after
 from celeriac.run.run import Ended, Run

@@ -14,7 +14,7 @@ from celery.utils.saferepr import saferepr
 
 from celeriac.bridge import codec
 from celeriac.errors import PayloadUnreadable
-from celeriac.ledger.transitions import Staged
+from celeriac.ledger.rows import Staged
 from celeriac.outcomes import Ref
 from celeriac.redaction import Redactor
 

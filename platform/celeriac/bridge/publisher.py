@@ -10,7 +10,7 @@ from kombu import Producer, Queue
 from celeriac.bridge.messages import BODY, CONTENT_TYPE, broker_queue, headers_for
 from celeriac.bridge.ringing import impatient
 from celeriac.dispatch.dispatch import BrokerAway
-from celeriac.ledger.transitions import Staged
+from celeriac.ledger.rows import Staged
 from celeriac.settle.settle import redactor
 
 SENTINEL = "celeriac.sentinel"

@@ -26,7 +26,8 @@ from celeriac.errors import HardTimeLimit, PayloadUnreadable, WorkerLost
 from celeriac.fleet.page import Entry
 from celeriac.fleet.sessions import keep_from_children
 from celeriac.ledger import transitions
-from celeriac.ledger.transitions import RESCUED, Why
+from celeriac.ledger.rows import Why
+from celeriac.ledger.transitions import RESCUED
 from celeriac.models import Job, Live
 from celeriac.outcomes import Outcome, Ref
 from celeriac.settle.decide import Decision, on_failure, on_lost

@@ -11,8 +11,8 @@ from django.db import DatabaseError, InterfaceError
 
 from celeriac import events
 from celeriac.ledger import transitions
+from celeriac.ledger.rows import Claimed
 from celeriac.ledger.session import connection
-from celeriac.ledger.transitions import Claimed
 from celeriac.outcomes import Ref
 
 logger = logging.getLogger("celeriac")

@@ -21,7 +21,7 @@ from celeriac.dispatch.window import overtaken, rooms
 from celeriac.guard.switches import Switches
 from celeriac.ledger import queries, transitions
 from celeriac.ledger.queries import Demand
-from celeriac.ledger.transitions import Staged, Why
+from celeriac.ledger.rows import Staged, Why
 
 LOOK_EVERY: Final = 0.5
 SHORT_LOOKS: Final = 3

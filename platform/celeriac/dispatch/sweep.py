@@ -8,7 +8,7 @@ from celeriac import events
 from celeriac.guard.switches import Switches
 from celeriac.ledger import queries, transitions
 from celeriac.ledger.queries import Found
-from celeriac.ledger.transitions import Why
+from celeriac.ledger.rows import Why
 from celeriac.outcomes import Ref
 from celeriac.states import ParkedReason, Status
 

@@ -18,7 +18,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from celeriac import clock, conf, events
 from celeriac.ledger import transitions
 from celeriac.ledger.dialects import postgres_fleet as sql
-from celeriac.ledger.transitions import RESCUED, Why
+from celeriac.ledger.rows import Why
+from celeriac.ledger.transitions import RESCUED
 from celeriac.models import Live
 from celeriac.outcomes import Ref
 from celeriac.states import ParkedReason, Status

@@ -9,92 +9,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 from celeriac import clock, codes, conf, text
 from celeriac.asked import NewJob
 from celeriac.ledger.dialects import postgres as sql
+from celeriac.ledger.rows import Claimed, Moved, Staged, Why
 from celeriac.ledger.session import atomic, connection, fetch
 from celeriac.models import DeadLetter, ErrorEvent, History, Job, Live
 from celeriac.outcomes import Failure, Outcome, Ref
 from celeriac.redaction import Redactor
 from celeriac.states import ENDED, LIVE, Arrow, ParkedReason, Status, arrow
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """A job that was just marked DISPATCHED: what its message is made of."""
-
-    ref: Ref
-    queue: str
-    priority: int
-    attempt: int
-    retry_count: int
-    task_id: uuid.UUID
-    alias: str | None
-    task_type: str
-    root_id: uuid.UUID | None
-    parent_id: uuid.UUID | None
-    group_id: uuid.UUID | None
-    payload: str | None
-    """``None`` where it is too long to be worth reading for a repr."""
-    payload_length: int
-
-    @property
-    def public_id(self) -> str:
-        """The id as callers and Celery know it."""
-        return self.alias or str(self.task_id)
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """A job that is now ours under ``ref.fence``."""
-
-    ref: Ref
-    attempt: int
-    retry_count: int
-    lost_count: int
-    time_limit: float | None
-    expires_at: datetime | None
-    task_id: uuid.UUID
-    alias: str | None
-    task_type: str
-    queue: str
-    priority: int
-    root_id: uuid.UUID | None
-    parent_id: uuid.UUID | None
-    group_id: uuid.UUID | None
-    trace_id: uuid.UUID | None
-    biz_id: str | None
-    payload: str
-
-    @property
-    def public_id(self) -> str:
-        """The id as callers and Celery know it."""
-        return self.alias or str(self.task_id)
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """One move that happened."""
-
-    ref: Ref
-    source: Status
-    attempt: int
-    retry_count: int
-    lost_count: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Why:
-    """Who makes a move and why, for the history."""
-
-    actor: str
-    reason: str = ""
-    worker: uuid.UUID | None = None
-
 
 # ---- births ----------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from celeriac.asked import NewJob
 from celeriac.run import current as _module
 
 if TYPE_CHECKING:
-    from celeriac.ledger.transitions import Claimed
+    from celeriac.ledger.rows import Claimed
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, 
 
 from celeriac import conf, events, redaction
 from celeriac.ledger import queries, transitions
+from celeriac.ledger.rows import Why
 from celeriac.ledger.session import connection
-from celeriac.ledger.transitions import Why
 from celeriac.outcomes import Outcome, Ref
 from celeriac.settle.spool import Spool
 from celeriac.settle.wire import to_entry

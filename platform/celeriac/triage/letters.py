@@ -18,7 +18,7 @@ from celeriac import conf, events
 from celeriac.clock import Now
 from celeriac.errors import CeleriacError, Moved
 from celeriac.ledger import transitions
-from celeriac.ledger.transitions import Why
+from celeriac.ledger.rows import Why
 from celeriac.models import DeadLetter, Job, TriageDecision
 
 Action = TriageDecision.Action
