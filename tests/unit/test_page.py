@@ -97,15 +97,16 @@ def test_a_reader_beside_a_writer_never_sees_two_jobs_in_one_entry() -> None:
         job = 1
         while not end.is_set():
             page.begin(0, pid=job, job=job, fence=job, limit=float(job))
-            page.idle(0)
             job += 1
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        seen = [entry for _ in range(20_000) if (entry := page.read(0)) is not None]
+        seen = []
+        while len(seen) < 500:  # how the two threads take turns is the interpreter's to say
+            if (entry := page.read(0)) is not None:
+                seen.append(entry)
     finally:
         end.set()
         writer.join()
-    assert seen
     assert all(entry.pid == entry.job == entry.fence == entry.limit for entry in seen)
