@@ -10,7 +10,7 @@ if ":" not in _users:
     raise SystemExit("Set FLOWER_BASIC_AUTH to user:password; Flower is not started without it.")
 
 basic_auth = _users.split(",")
-address = "0.0.0.0"  # noqa: S104 -- inside the container; compose.yaml publishes it on the loopback interface
-port = 5555
+address = os.environ.get("FLOWER_ADDRESS", "127.0.0.1")
+port = int(os.environ.get("FLOWER_PORT", "5555"))
 # What it remembers is for looking at; the ledger is the record.
 max_tasks = 10_000

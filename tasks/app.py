@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from celeriac import Celery
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "settings.dev")
+# `celery -A tasks flower` reads this file wherever it is started; it refuses to run without authentication.
+os.environ.setdefault("FLOWER_CONF", str(Path(__file__).resolve().parent.parent / "compose" / "flowerconfig.py"))
 
 app = Celery("shop")
 app.config_from_object("django.conf:settings", namespace="CELERY")

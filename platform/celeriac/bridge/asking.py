@@ -40,7 +40,11 @@ _LONGEST: Final = 3_000_000_000
 
 
 def refuse_what_is_not_there_yet(options: Mapping[str, Any]) -> None:
-    """An option that this version doesn't have is an error and not silently dropped."""
+    """An option that this version doesn't have is an error and not silently dropped. Payloads are JSON: pickle runs code."""
+    if options.get("serializer") == "pickle":
+        raise EnqueueError(
+            "serializer='pickle': payloads are JSON only, since unpickling runs code. Nothing was enqueued."
+        )
     for option in _LATER:
         if options.get(option) is not None:
             raise OptionNotSupported(f"{option}= is not part of this version. Nothing was enqueued.")
