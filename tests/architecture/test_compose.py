@@ -65,7 +65,7 @@ def test_each_queue_has_a_worker_with_the_shops_concurrency() -> None:
 def test_every_variable_given_is_one_that_something_reads() -> None:
     known = _variables_of_settings() | {f"CELERIAC_{key}" for key in SETTINGS} | {"DJANGO_SETTINGS_MODULE"}
     for name, service in OURS.items():
-        extra = {"FLOWER_BASIC_AUTH"} if name == "flower" else set()
+        extra = {"FLOWER_ADDRESS", "FLOWER_BASIC_AUTH"} if name == "flower" else set()
         assert set(service["environment"]) - known == extra, name
 
 
@@ -110,7 +110,9 @@ def test_production_without_a_secret_is_an_error_that_names_the_variable(missing
 
 
 def test_flower_is_not_started_without_authentication() -> None:
-    assert "--conf=compose/flowerconfig.py" in SERVICES["flower"]["command"]
+    from tasks import app as _shop  # noqa: F401  -- importing the app names the configuration file
+
+    assert os.path.samefile(os.environ["FLOWER_CONF"], FOLDER / "flowerconfig.py")
     for auth, status in (("", 1), ("somebody:secret", 0)):
         ran = subprocess.run(
             [sys.executable, FOLDER / "flowerconfig.py"],
