@@ -108,6 +108,7 @@ class Incarnation(bootsteps.StartStopStep):
     def terminate(self, worker: Any) -> None:
         """Cold: what runs is killed and handed back."""
         self.heartbeat.stopping = self.undertaker.stopping_worker = True
+        self.here.page.doom()
         worker.pool.terminate()
         self._end()
 
@@ -155,7 +156,9 @@ class Incarnation(bootsteps.StartStopStep):
         try:
             rest = unfinished_of(self.here.id)
             why = Why("worker", "its worker was stopped", self.here.id)
-            transitions.shift("handed_back", rest, why, priority=RESCUED, also=f"l.worker = '{self.here.id}'")
+            transitions.shift(
+                "handed_back", rest, why, priority=RESCUED, wait=True, also=f"l.worker = '{self.here.id}'"
+            )
         except (DatabaseError, InterfaceError) as exc:
             logger.warning("The database is away; the scheduler's rescue will hand back what ran here: %s", exc)
 

@@ -52,6 +52,6 @@ def revoke(task_id: str, actor: str = "caller", reason: str = "revoked", *, runn
         live = getattr(job, "live", None)
         if live is None or (live.status == Status.RUNNING and not running):
             return False
-        if transitions.finish(_ARROW[Status(live.status)], [Ref(job.seq, live.fence)], Why(actor, reason)):
+        if transitions.finish(_ARROW[Status(live.status)], [Ref(job.seq, live.fence)], Why(actor, reason), wait=True):
             return True
     return False

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from django.db import DatabaseError, InterfaceError, connections
 from kombu import Consumer, Queue
+from psycopg.errors import LockNotAvailable
 
 from celeriac import conf
 from celeriac.bridge.policies import on_lost_of
@@ -63,6 +64,10 @@ class Scheduler:
             try:
                 worked = self._pass()
             except (DatabaseError, InterfaceError) as exc:
+                if isinstance(exc.__cause__, LockNotAvailable):
+                    # Somebody's open transaction holds a row that this pass wanted. The next pass asks again; we still lead.
+                    logger.warning("A row is held by somebody else's transaction: %s", exc)
+                    continue
                 logger.warning("The database is away, the scheduler waits: %s", exc)
                 self._session.close()
                 self._stop.wait(0.5)

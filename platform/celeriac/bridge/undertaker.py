@@ -116,7 +116,7 @@ class Undertaker:
         elif isinstance(item, tuple):
             ref, task_type = item
             why = Why("worker", f"no handler: this worker doesn't know {task_type!r}", self._worker)
-            for _ in transitions.shift("parked_dispatched", [ref], why, parked=ParkedReason.NO_HANDLER):
+            for _ in transitions.shift("parked_dispatched", [ref], why, parked=ParkedReason.NO_HANDLER, wait=True):
                 events.emit(
                     "job.parked", job=ref.job, task_type=task_type, reason="no handler", worker=str(self._worker)
                 )
@@ -131,7 +131,7 @@ class Undertaker:
             return
         if live.status == Status.DISPATCHED and live.fence == death.ref.fence:
             why = Why("worker", "its process died before it claimed the job", self._worker)
-            transitions.shift("withdrawn", [death.ref], why, priority=RESCUED)
+            transitions.shift("withdrawn", [death.ref], why, priority=RESCUED, wait=True)
             return
         if (live.status, live.fence, live.worker) != (Status.RUNNING, claimed.fence, self._worker):
             return
@@ -151,7 +151,9 @@ class Undertaker:
             )
         elif killed is not None or self.stopping_worker or isinstance(death.exc, Terminated):
             why = Why("worker", "its process was stopped by us", self._worker)
-            transitions.shift("handed_back", [claimed], why, priority=RESCUED, also=f"l.worker = '{self._worker}'")
+            transitions.shift(
+                "handed_back", [claimed], why, priority=RESCUED, wait=True, also=f"l.worker = '{self._worker}'"
+            )
             return
         else:
             error = WorkerLost(evidence)

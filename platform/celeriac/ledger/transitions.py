@@ -229,6 +229,7 @@ def shift(
     delay: float | None = None,
     priority: int | None = None,
     also: str = "",
+    wait: bool = False,
 ) -> list[Moved]:
     """Make the live → live move called *name* for *refs*, with its history. Returns those that moved.
 
@@ -237,6 +238,7 @@ def shift(
         delay: seconds until due again, absent: it keeps its place in the line.
         priority: new dispatch priority, absent: unchanged.
         also: further guard, SQL over ``l``, made by code of ours only.
+        wait: for rows that somebody holds; else they are left for the next pass, as the scheduler wants it.
     """
     step = arrow(name)
     if not refs:
@@ -244,18 +246,20 @@ def shift(
     guard = _guard(step) + (f" AND {also}" if also else "")
     params = _move_params(refs, step, delay=delay, parked=parked, priority=priority)
     with atomic():
-        moved = [_moved(row) for row in fetch(sql.move(clock.now_sql(), guard), params)]
+        moved = [_moved(row) for row in fetch(sql.move(clock.now_sql(), guard, wait), params)]
         if step.exceptional:
             _history([(m.ref, step, m.source, step.target, m.attempt) for m in moved], why)
     return moved
 
 
-def finish(name: str, refs: Sequence[Ref], why: Why, failure: Failure | None = None, also: str = "") -> list[Moved]:
-    """Make the live → ended move called *name* for *refs*, with its history. Returns those that ended."""
+def finish(
+    name: str, refs: Sequence[Ref], why: Why, failure: Failure | None = None, *, wait: bool = False
+) -> list[Moved]:
+    """Make the live → ended move called *name* for *refs*, with its history. Returns those that ended. *wait* as for :func:`shift`."""
     step = arrow(name)
     if not refs:
         return []
-    guard = _guard(step) + (f" AND {also}" if also else "")
+    guard = _guard(step)
     count = len(refs)
     params = {
         "jobs": [ref.job for ref in refs],
@@ -268,7 +272,7 @@ def finish(name: str, refs: Sequence[Ref], why: Why, failure: Failure | None = N
         "raise_by": [int(step.raises_fence)] * count,
     }
     with atomic():
-        ended = [_moved(row) for row in fetch(sql.end(clock.now_sql(), guard), params)]
+        ended = [_moved(row) for row in fetch(sql.end(clock.now_sql(), guard, wait), params)]
         _history([(m.ref, step, m.source, step.target, m.attempt) for m in ended], why)
     return ended
 
@@ -336,7 +340,7 @@ def _end(outcomes: Sequence[Outcome], guard: str) -> list[Moved]:
         "lost_by": [o.lost_by for o in outcomes],
         "raise_by": [0] * len(outcomes),
     }
-    return [_moved(row) for row in fetch(sql.end(clock.now_sql(), guard), params)]
+    return [_moved(row) for row in fetch(sql.end(clock.now_sql(), guard, True), params)]
 
 
 def _move(outcomes: Sequence[Outcome], guard: str) -> list[Moved]:
@@ -355,7 +359,7 @@ def _move(outcomes: Sequence[Outcome], guard: str) -> list[Moved]:
         "raise_by": [int(step.raises_fence) for step in steps],
         "priorities": [RESCUED if step.name == "lost" else None for step in steps],
     }
-    moved = [_moved(row) for row in fetch(sql.move(clock.now_sql(), guard), params)]
+    moved = [_moved(row) for row in fetch(sql.move(clock.now_sql(), guard, True), params)]
     payloads = {o.ref.job: o.payload for o in outcomes if o.payload is not None}
     for job in {m.ref.job for m in moved} & payloads.keys():
         with connection().cursor() as cursor:

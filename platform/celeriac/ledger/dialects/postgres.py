@@ -97,15 +97,18 @@ FROM taken t JOIN celeriac_job j ON j.seq = t.job_id"""
 
 
 @lru_cache(maxsize=256)
-def end(now: str, source_guard: str) -> str:
-    """Any live status → ended. ``source_guard`` is SQL over ``l`` and is made by ``transitions`` from the arrow table."""
+def end(now: str, source_guard: str, wait: bool) -> str:
+    """Any live status → ended. ``source_guard`` is SQL over ``l`` and is made by ``transitions`` from the arrow table.
+
+    *wait*: for rows that somebody holds. A worker's outcome waits: skipped, it would be taken for refused. The scheduler never does.
+    """
     return f"""
 WITH asked AS (
     SELECT * FROM unnest(%(jobs)s::bigint[], %(fences)s::bigint[], %(outcomes)s::text[], %(results)s::text[], %(codes)s::text[],
                          %(errors)s::text[], %(lost_by)s::smallint[], %(raise_by)s::int[])
         AS a(job_id, fence, outcome, result, code, error, lost_by, raise_by)
-), gone AS (
-    DELETE FROM celeriac_live l USING asked a
+){"" if wait else _FREE.format(guard=source_guard)}, gone AS (
+    DELETE FROM celeriac_live l USING asked a{"" if wait else " JOIN free USING (job_id)"}
     WHERE l.job_id = a.job_id AND l.fence = a.fence AND {source_guard}
     RETURNING l.job_id, l.status, l.fence, l.attempt, l.retry_count, l.lost_count + a.lost_by AS lost_count, l.worker, l.claimed_at,
               a.outcome, a.result, a.code, a.error, a.raise_by
@@ -117,22 +120,30 @@ FROM gone g WHERE j.seq = g.job_id
 RETURNING j.seq, g.fence, g.status, g.attempt, g.retry_count"""
 
 
+#: Rows that nobody holds.
+_FREE = """, free AS (
+    SELECT l.job_id FROM celeriac_live l JOIN asked a ON a.job_id = l.job_id AND a.fence = l.fence
+    WHERE {guard} FOR UPDATE OF l SKIP LOCKED
+)"""
+
+
 @lru_cache(maxsize=256)
-def move(now: str, source_guard: str) -> str:
-    """Live status → another live status. Counters change by what is asked; absent values stay, its place in the line (run_at) too."""
+def move(now: str, source_guard: str, wait: bool) -> str:
+    """Live status → another live status. Counters change by what is asked; absent values stay. *wait* as for :func:`end`."""
     return f"""
 WITH asked AS (
     SELECT * FROM unnest(%(jobs)s::bigint[], %(fences)s::bigint[], %(targets)s::text[], %(delays)s::float8[],
-                         %(run_ats)s::timestamptz[], %(reasons)s::text[], %(retries)s::smallint[], %(lost_by)s::smallint[], %(raise_by)s::int[], %(priorities)s::smallint[])
+                         %(run_ats)s::timestamptz[], %(reasons)s::text[], %(retries)s::smallint[], %(lost_by)s::smallint[],
+                         %(raise_by)s::int[], %(priorities)s::smallint[])
         AS a(job_id, fence, target, delay, run_at, parked_reason, retry_count, lost_by, raise_by, priority)
 ), before AS (
     -- Locked and read first: RETURNING shows the new row only, and the history wants the old status.
     SELECT l.job_id, l.status FROM celeriac_live l JOIN asked a ON a.job_id = l.job_id AND a.fence = l.fence
-    WHERE {source_guard} FOR UPDATE OF l SKIP LOCKED
+    WHERE {source_guard} FOR UPDATE OF l{"" if wait else " SKIP LOCKED"}
 )
 UPDATE celeriac_live l
-SET status = a.target, fence = l.fence + a.raise_by, since = {now},
-    run_at = COALESCE(a.run_at, {now} + make_interval(secs => a.delay), l.run_at), parked_reason = a.parked_reason, retry_count = COALESCE(a.retry_count, l.retry_count), lost_count = l.lost_count + a.lost_by,
+SET status = a.target, fence = l.fence + a.raise_by, run_at = COALESCE(a.run_at, {now} + make_interval(secs => a.delay)), since = {now},
+    parked_reason = a.parked_reason, retry_count = COALESCE(a.retry_count, l.retry_count), lost_count = l.lost_count + a.lost_by,
     priority = COALESCE(a.priority, l.priority), sent_count = 0, worker = NULL, child_pid = NULL, claimed_at = NULL, deadline = NULL,
     dispatched_at = NULL, dispatch_term = NULL
 FROM asked a JOIN before b ON b.job_id = a.job_id
