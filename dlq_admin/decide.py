@@ -27,7 +27,7 @@ from celeriac.models import DeadLetter, Job
 from celeriac.triage import letters
 from celeriac.triage.letters import BadPayload
 from dlq_admin.forms import MOST_AT_ONCE, ArgumentsForm, DecisionForm, ManyForm
-from dlq_admin.readonly import ReadOnlyAdmin
+from dlq_admin.readonly import ReadOnlyAdmin, shown
 from dlq_admin.shown import Unreadable, arguments, difference, pretty
 from dlq_admin.ways import VIEW_PAYLOAD, WAYS, Way, decider, may_edit
 
@@ -52,7 +52,9 @@ def one(desk: ReadOnlyAdmin, request: HttpRequest, object_id: str, way: str) -> 
             chosen.done,
             lambda: chosen.act(letter, decider(request), reason),
         )
-    context = {"way": chosen, "form": form, "letter": letter, "off": _off(letter) if chosen.runs else None}
+    context = {**_about(letter), "way": chosen, "form": form}
+    if not chosen.runs:
+        context["off"] = None
     return desk.page(request, "dlq_admin/decide.html", chosen.button, letter, context)
 
 
@@ -71,7 +73,7 @@ def edit(desk: ReadOnlyAdmin, request: HttpRequest, object_id: str) -> HttpRespo
         messages.error(request, gettext("The stored arguments can't be read: %(fault)s") % {"fault": exc})
         return HttpResponseRedirect(_address(letter))
     title = gettext("Edit the arguments and send back")
-    context: dict[str, Any] = {"letter": letter, "off": _off(letter)}
+    context = _about(letter)
     step = request.POST.get("step") if request.method == "POST" else None
     if step not in ("preview", "confirm"):
         # Also the way back from the preview, with what was entered.
@@ -245,8 +247,13 @@ def _payload(letter: DeadLetter) -> str:
     return Job.objects.using(conf.alias()).values_list("payload", flat=True).get(pk=letter.job_id)
 
 
-def _off(letter: DeadLetter) -> str | None:
-    return switches.read().off(letter.task_type, letter.queue)
+def _about(letter: DeadLetter) -> dict[str, Any]:
+    """What a decision's page says of the letter, and the switch that would hold its job."""
+    return {
+        "letter": letter,
+        "message": shown(letter.message, 600),
+        "off": switches.read().off(letter.task_type, letter.queue),
+    }
 
 
 def _address(letter: DeadLetter) -> str:

@@ -120,6 +120,15 @@ class _OfTheLatest(admin.SimpleListFilter):
         return queryset if not value or "\x00" in value else queryset.filter(**{self.column: value})
 
 
+class OpenedFilter(admin.DateFieldListFilter):
+    """When a letter was opened."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        # Django would name it by the column.
+        self.title = str(_("date opened"))
+
+
 class TypeFilter(_OfTheLatest):
     """Task types."""
 

@@ -15,7 +15,7 @@ from celeriac import text
 from celeriac.models import Control, Quarantined, Worker
 from dlq_admin.filters import WorkerStateFilter
 from dlq_admin.paging import BoundedChangeList, BoundedPaginator
-from dlq_admin.readonly import NOTHING, Fact, ReadOnlyAdmin, shown
+from dlq_admin.readonly import NOTHING, Fact, ReadOnlyAdmin, shown, when
 from dlq_admin.ways import VIEW_PAYLOAD
 
 _BYTES_SHOWN: Final = 4000
@@ -56,9 +56,9 @@ class WorkerAdmin(ReadOnlyAdmin):
         return worker.slots
 
     @admin.display(description=_("last beat"))
-    def beat(self, worker: Worker) -> Any:
+    def beat(self, worker: Worker) -> SafeString | str:
         """When it was last heard of."""
-        return worker.beat_at
+        return when(worker.beat_at)
 
     def facts(self, request: HttpRequest, worker: Worker) -> Iterator[Fact]:
         """All that its row says."""
@@ -104,9 +104,9 @@ class QuarantinedAdmin(ReadOnlyAdmin):
         return request.user.has_perm("celeriac.delete_quarantined")
 
     @admin.display(description=_("arrived"))
-    def arrived(self, message: Quarantined) -> Any:
+    def arrived(self, message: Quarantined) -> SafeString | str:
         """When."""
-        return message.at
+        return when(message.at)
 
     @admin.display(description=_("reason"))
     def why(self, message: Quarantined) -> str:
@@ -167,9 +167,9 @@ class ControlAdmin(ReadOnlyAdmin):
         return shown(control.reason, 120) or NOTHING
 
     @admin.display(description=_("changed"))
-    def changed(self, control: Control) -> Any:
+    def changed(self, control: Control) -> SafeString | str:
         """When."""
-        return control.changed_at
+        return when(control.changed_at)
 
     def facts(self, request: HttpRequest, control: Control) -> Iterator[Fact]:
         """All that its row says."""

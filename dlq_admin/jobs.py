@@ -19,7 +19,7 @@ from celeriac.observe.story import redactor, story, why_waiting
 from dlq_admin.filters import QueueFilter, StatusFilter, TypeFilter
 from dlq_admin.letters import failures, flower_link
 from dlq_admin.paging import OlderChangeList
-from dlq_admin.readonly import NOTHING, Fact, ReadOnlyAdmin, shown
+from dlq_admin.readonly import NOTHING, Fact, ReadOnlyAdmin, shown, when
 from dlq_admin.shown import masked
 
 
@@ -56,9 +56,9 @@ class JobAdmin(ReadOnlyAdmin):
         return queryset.filter(Q(task_id=ids.to_uuid(wanted)[0]) | Q(biz_id=wanted)), False
 
     @admin.display(description=_("accepted"))
-    def accepted(self, job: Job) -> Any:
+    def accepted(self, job: Job) -> SafeString | str:
         """When."""
-        return job.created_at
+        return when(job.created_at)
 
     @admin.display(description=_("task type"))
     def type(self, job: Job) -> str:

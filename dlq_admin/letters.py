@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import quote
 
 from django.contrib import admin
-from django.contrib.admin import DateFieldListFilter
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
@@ -22,9 +21,9 @@ from celeriac import conf, ids
 from celeriac.models import DeadLetter, ErrorEvent, Job, TriageDecision
 from celeriac.observe.story import MOST, redactor, story, why_waiting
 from dlq_admin import decide
-from dlq_admin.filters import CodeFilter, QueueFilter, StateFilter, TypeFilter
+from dlq_admin.filters import CodeFilter, OpenedFilter, QueueFilter, StateFilter, TypeFilter
 from dlq_admin.paging import BoundedChangeList, BoundedPaginator
-from dlq_admin.readonly import Fact, ReadOnlyAdmin, shown
+from dlq_admin.readonly import Fact, ReadOnlyAdmin, code, shown, when
 from dlq_admin.shown import masked
 from dlq_admin.ways import IGNORE, RUN_AGAIN, VIEW_PAYLOAD, WAYS, Way, may_edit
 
@@ -45,7 +44,7 @@ class DeadLetterAdmin(ReadOnlyAdmin):
     long_texts = ("message", "traceback", "args_repr")
     list_display = ("opened", "type", "code", "what", "tries", "badge")
     list_display_links = ("type",)
-    list_filter = (StateFilter, TypeFilter, CodeFilter, QueueFilter, ("opened_at", DateFieldListFilter))
+    list_filter = (StateFilter, TypeFilter, CodeFilter, QueueFilter, ("opened_at", OpenedFilter))
     search_fields = ("message",)
     search_help_text = _("Task id or business id in full, or a part of the error's text.")
     ordering = ("-pk",)
@@ -84,9 +83,9 @@ class DeadLetterAdmin(ReadOnlyAdmin):
         return IGNORE.allowed(request)
 
     @admin.display(description=_("opened"))
-    def opened(self, letter: DeadLetter) -> Any:
+    def opened(self, letter: DeadLetter) -> SafeString | str:
         """When."""
-        return letter.opened_at
+        return when(letter.opened_at)
 
     @admin.display(description=_("task type"))
     def type(self, letter: DeadLetter) -> str:
@@ -96,7 +95,7 @@ class DeadLetterAdmin(ReadOnlyAdmin):
     @admin.display(description=_("error code"))
     def code(self, letter: DeadLetter) -> SafeString:
         """Why, in one word."""
-        return format_html('<code class="dlq-code">{}</code>', letter.error_code)
+        return code(letter.error_code)
 
     @admin.display(description=_("message"))
     def what(self, letter: Any) -> SafeString:

@@ -13,7 +13,9 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.utils.translation import gettext_lazy as _
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 
 from celeriac import conf
 from celeriac.observe.story import redactor
@@ -147,4 +149,18 @@ def shown(value: object, limit: int | None = None) -> str:
     return masked
 
 
-NOTHING = _("–")
+def when(at: datetime | None) -> SafeString | str:
+    """A moment as narrow columns show it, in the reader's time zone."""
+    if at is None:
+        return ""
+    local = timezone.localtime(at) if timezone.is_aware(at) else at
+    return format_html('<time datetime="{}">{}</time>', local.isoformat(), local.strftime("%Y-%m-%d %H:%M:%S"))
+
+
+def code(error_code: str) -> SafeString:
+    """An error code that may be broken at its underscores."""
+    words = format_html_join(mark_safe("_<wbr>"), "{}", ((word,) for word in error_code.split("_")))
+    return format_html('<code class="dlq-code">{}</code>', words)
+
+
+NOTHING = "–"

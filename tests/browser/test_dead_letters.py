@@ -17,6 +17,7 @@ from celeriac.models import DeadLetter, Job, TriageDecision
 from celeriac.states import Status
 from tests.support import letters
 from tests.support.people import VIEW, staff
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -43,12 +44,23 @@ def letter() -> DeadLetter:
     return wrong
 
 
-def click(browser: Chrome, text: str) -> None:
-    """Click the link or button that reads so."""
+def click(browser: Chrome, text: str, *, stays: bool = False) -> None:
+    """Click the link or button that reads so; return when the next page is there, or at once where the page `stays`."""
     found = [e for e in browser.find_elements(By.CSS_SELECTOR, "a, button, input[type=submit]") if said(e) == text]
     assert found, f"nothing on the page reads {text!r}"
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", found[0])
-    found[0].click()
+    if stays:
+        found[0].click()
+    else:
+        go(browser, found[0])
+
+
+def go(browser: Chrome, element: WebElement) -> None:
+    """Click the element and return when the next page is there: the driver alone doesn't wait for a form that is sent."""
+    browser.execute_script("window.isThePageBefore = true")
+    element.click()
+    there = "return !window.isThePageBefore && document.readyState === 'complete'"
+    wait_until(lambda: browser.execute_script(there), what="the next page")
 
 
 def said(element: WebElement) -> str:
@@ -107,7 +119,7 @@ def test_a_letter_is_ignored_only_with_a_reason(
     sign_in(staff("amy", *EVERYTHING))
     browser.get(f"{live_server.url}/admin/celeriac/deadletter/{letter.pk}/change/")
     click(browser, "Ignore with a reason")
-    click(browser, "Confirm: Ignore with a reason")  # the browser itself asks for the reason
+    click(browser, "Confirm: Ignore with a reason", stays=True)  # the browser itself asks for the reason
     assert DeadLetter.objects.get(pk=letter.pk).state == "open"
     fill(browser, "reason", "the order was cancelled by phone")
     click(browser, "Confirm: Ignore with a reason")
@@ -123,7 +135,7 @@ def test_all_letters_of_an_outage_are_sent_back_together(
     browser.get(f"{live_server.url}/admin/celeriac/deadletter/?error_code=SHOP_GATEWAY_503")
     browser.find_element(By.ID, "action-toggle").click()
     Select(browser.find_element(By.NAME, "action")).select_by_visible_text("Run again as it is")
-    browser.find_element(By.CSS_SELECTOR, ".actions button").click()
+    go(browser, browser.find_element(By.CSS_SELECTOR, ".actions button"))
     assert "2 dead letters" in browser.find_element(By.ID, "content").text
     fill(browser, "reason", "the gateway is back")
     click(browser, "Confirm: Run again as it is")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import html
 import json
 import re
+import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
@@ -225,6 +228,26 @@ def test_a_form_sent_twice_counts_once(letter: DeadLetter, admin_client: Client,
     assert said(response)[-1].startswith("This dead letter has moved")
     assert TriageDecision.objects.count() == 1
     assert Live.objects.filter(job=letter.job_id).values_list("fence", flat=True).first() == fence
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_people_who_confirm_at_the_same_moment_one_is_first(letter: DeadLetter) -> None:
+    people = [signed_in(*ALL) for _ in range(4)]
+    pages = [address(letter, "decide", "run-again"), address(letter, "decide", "ignore"), address(letter, "edit")]
+    ready = threading.Barrier(len(people))
+
+    def confirm(number: int) -> int:
+        page = pages[number % len(pages)]
+        try:
+            ready.wait()
+            return people[number].post(page, forms(letter)[page]).status_code
+        finally:
+            connection.close()  # this thread's own
+
+    with ThreadPoolExecutor(len(people)) as pool:
+        assert list(pool.map(confirm, range(len(people)))) == [302] * len(people)
+    assert TriageDecision.objects.count() == 1
+    assert History.objects.filter(event__in=["redelivered", "ignored"]).count() == 1
 
 
 @pytest.mark.parametrize("way", ["run-again", "ignore", "edit"])

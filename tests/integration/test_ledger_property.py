@@ -36,7 +36,7 @@ from celeriac.dispatch import sweep
 from celeriac.errors import Moved
 from celeriac.guard import switches
 from celeriac.ledger import transitions
-from celeriac.ledger.transitions import Why
+from celeriac.ledger.rows import Why
 from celeriac.models import DeadLetter, History, Job, Live, Worker
 from celeriac.models.live import RESCUED_PRIORITY
 from celeriac.outcomes import Ref
@@ -60,6 +60,7 @@ BROKEN = {"unfinished-without-live", "ended-with-live", "dead-letter-without-let
 pick = st.integers(0, 50)
 seldom = st.sampled_from([False, False, False, False, True])
 endings = st.sampled_from(BY_SETTLE)
+mostly_one = st.sampled_from([0, 0, 0, 1])  # the same worker may get the same job again
 ways_out = st.sampled_from(["run again", "edit", "ignore"])
 
 
@@ -128,14 +129,20 @@ class Ledger(RuleBasedStateMachine):
         self.ends.enter_context(transaction.atomic())
         self.ends.callback(transaction.set_rollback, True)
         self.workers = [letters.worker(f"w{n}@host").pk for n in range(2)]
+        self.gone = [uuid.uuid4()]
         self.term = letters.lease().term
+        self._accept(1, TYPES[0], expires=True)
         for task_type in TYPES:
             self._accept(2, task_type)
+        # Every story has a dead letter and a run under way to begin with.
+        self.stage(2)
+        self.begin_what_was_dispatched(0)
+        self._settle([(self.world.runs[-1], "dead_lettered")], later=False)
 
     def teardown(self) -> None:
-        if hasattr(self, "term"):
-            assert [finding for finding in doctor.examine() if finding.check in BROKEN] == []
-        self.ends.close()
+        with self.ends:  # the clock and the database are put right again, whatever is found
+            if hasattr(self, "term"):
+                assert [finding for finding in doctor.examine() if finding.check in BROKEN] == []
 
     # ---- callers ----
 
@@ -287,6 +294,7 @@ class Ledger(RuleBasedStateMachine):
     @rule(which=st.integers(0, 1))
     def a_worker_is_given_up_and_another_takes_its_place(self, which: int) -> None:
         gone = self.workers[which]
+        self.gone.append(gone)
         Worker.objects.filter(pk=gone).update(ended_at=timezone.now(), state="gone")
         self.workers[which] = letters.worker(f"w{which}@host").pk
         lost = [(seq, job) for seq, job in self.world.jobs.items() if job.worker == gone]
@@ -300,16 +308,14 @@ class Ledger(RuleBasedStateMachine):
 
     # ---- workers ----
 
-    @rule(room=st.integers(1, 4), worker=st.integers(0, 1))
-    def begin_what_is_due(self, room: int, worker: int) -> None:
-        self.stage(room)
-        for ref in [
-            message for message in self.world.messages if self.world.jobs[message.job].status is Status.DISPATCHED
-        ]:
+    @precondition(lambda self: self._in(Status.DISPATCHED))
+    @rule(worker=mostly_one)
+    def begin_what_was_dispatched(self, worker: int) -> None:
+        for ref in [m for m in self.world.messages if self.world.jobs[m.job].status is Status.DISPATCHED]:
             self._claim(ref, self.workers[worker])
 
     @precondition(lambda self: self.world.messages)
-    @rule(which=pick, worker=st.integers(0, 1))
+    @rule(which=pick, worker=mostly_one)
     def claim(self, which: int, worker: int) -> None:
         """Any copy of any message that was ever sent."""
         self._claim(self._message(which), self.workers[worker])
@@ -329,16 +335,31 @@ class Ledger(RuleBasedStateMachine):
             assert (claimed[0].attempt, claimed[0].retry_count) == (job.attempt, job.retry_count)
             self.world.runs.append(Claimed(claimed[0].ref, me))
 
-    @precondition(lambda self: self.world.messages)
+    @precondition(lambda self: self._in(Status.DISPATCHED))
     @rule(which=pick)
-    def claim_by_somebody_unknown(self, which: int) -> None:
-        assert transitions.claim([self._message(which)], [None], uuid.uuid4(), PID) == []
+    def claim_by_who_was_given_up(self, which: int) -> None:
+        for seq in self._in(Status.DISPATCHED):
+            gone = self.gone[which % len(self.gone)]
+            assert transitions.claim([Ref(seq, self.world.jobs[seq].fence)], [None], gone, PID) == []
 
     @precondition(lambda self: self._in(Status.RUNNING))
     @rule(which=pick, name=endings, later=seldom)
     def end_what_runs(self, which: int, name: str, later: bool) -> None:
         running = [run for run in self.world.runs if self.world.jobs[run.ref.job].status is Status.RUNNING]
         self._settle([(running[-1 - which % len(running)], name)], later)
+
+    @precondition(lambda self: self._in(Status.RUNNING))
+    @rule(which=pick)
+    def try_again_at_once(self, which: int) -> None:
+        self.end_what_runs(which, "retried", later=False)
+        self.stage(20)
+        self.begin_what_was_dispatched(0)
+
+    @precondition(lambda self: self._living_dead())
+    @rule(which=pick, name=endings)
+    def end_what_was_taken_away(self, which: int, name: str) -> None:
+        dead = self._living_dead()
+        self._settle([(dead[-1 - which % len(dead)], name)], later=False)
 
     @precondition(lambda self: self.world.runs)
     @rule(runs=st.lists(st.tuples(pick, endings), min_size=1, max_size=3), later=seldom)
@@ -478,6 +499,11 @@ class Ledger(RuleBasedStateMachine):
 
     def _run(self, which: int) -> Claimed:
         return self.world.runs[-1 - which % len(self.world.runs)]
+
+    def _living_dead(self) -> list[Claimed]:
+        """Runs that ended for the ledger, of jobs that run again."""
+        running = self._in(Status.RUNNING)
+        return [r for r in self.world.runs if r.ref.job in running and r.ref.fence != self.world.jobs[r.ref.job].fence]
 
     def _in(self, status: Status) -> set[int]:
         return {seq for seq, job in self.world.jobs.items() if job.status is status}

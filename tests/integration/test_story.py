@@ -7,7 +7,7 @@ from django.utils import translation
 
 from celeriac.guard import switches
 from celeriac.ledger import transitions
-from celeriac.ledger.transitions import Why
+from celeriac.ledger.rows import Why
 from celeriac.models import Job, Lease, Live, Worker
 from celeriac.observe.story import Entry, story, why_waiting
 from celeriac.outcomes import Ref

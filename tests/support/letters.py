@@ -11,9 +11,8 @@ from django.utils import timezone
 
 from celeriac import codes
 from celeriac.asked import NewJob
-from celeriac.ledger.rows import Staged
 from celeriac.ledger import transitions
-from celeriac.ledger.rows import Claimed
+from celeriac.ledger.rows import Claimed, Staged
 from celeriac.models import DeadLetter, Job, Lease, Worker
 from celeriac.observe.story import redactor
 from celeriac.outcomes import Failure, Outcome

@@ -56,6 +56,9 @@ class Incarnation(bootsteps.StartStopStep):
         signals.worker_process_init.connect(self._in_child, weak=False)
         signals.worker_shutting_down.connect(self._shutting_down, weak=False)
         self._worker = worker
+        self._soft_shutdown = worker.wait_for_soft_shutdown
+        # The first thing that Celery's handler of SIGQUIT calls, and nobody else: its own signal comes when the pool has ended.
+        worker.wait_for_soft_shutdown = self._cold
 
     def start(self, worker: Any) -> None:
         """Beat, and be known to the ledger before the first message is taken."""
@@ -148,7 +151,14 @@ class Incarnation(bootsteps.StartStopStep):
         self.heartbeat.stopping = True
         self.undertaker.stopping_worker = True
         # Watched for by the limits' thread: a thread can't be started from a signal handler under gevent.
-        self._grace_ends = time.monotonic() + conf.get("STOP_GRACE")
+        if self._grace_ends is None:
+            self._grace_ends = time.monotonic() + conf.get("STOP_GRACE")
+
+    def _cold(self) -> None:
+        """SIGQUIT: nothing new, and no grace beyond the soft shutdown's. Celery's handler goes on to wait for the pool."""
+        self._soft_shutdown()
+        self._grace_ends = time.monotonic()
+        self._shutting_down()
 
     def _hand_back_the_rest(self) -> None:
         from django.db import DatabaseError, InterfaceError

@@ -27,6 +27,8 @@ from celeriac.states import Status
 def outcome_of(run: Run, task: Any, traced: Any) -> Outcome:
     """How *run* ended. What left the tracer without an outcome of its own is settled too."""
     ended = run.ended
+    if run.stopped:
+        return _outcome(run, Decision(Status.PENDING, "handed_back", reason="its process was stopped by us"), None)
     if run.wish is not None:
         return _outcome(run, _wished(run), _failure(ended) if ended is not None and ended.error is not None else None)
     if ended is None:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from billiard import current_process
+from billiard.common import terminate_handler_fired
+from celery import states
 from celery.app.trace import TraceInfo, trace_ok_t
 from celery.exceptions import Ignore, SoftTimeLimitExceeded
 from celery.utils.log import get_logger
@@ -20,6 +22,7 @@ from celeriac.errors import PayloadUnreadable
 from celeriac.fleet.here import here
 from celeriac.ledger.rows import Claimed
 from celeriac.outcomes import Ref
+from celeriac.run.limits import finish_first
 from celeriac.run.limits import soft_limit as ring_after
 from celeriac.run.run import Ended, Run
 from celeriac.settle.settle import settle
@@ -36,7 +39,10 @@ def guard(task: Any, tracer: Tracer) -> Tracer:
         if ref is None:
             return tracer(task_id, args, kwargs, request)
         assert request is not None
-        return _travel(task, tracer, task_id, ref, request)
+        if _index() is None:
+            return _travel(task, tracer, task_id, ref, request)
+        with finish_first(lambda: here().page.doomed(_slot())):
+            return _travel(task, tracer, task_id, ref, request)
 
     trace.__wrapped__ = tracer  # type: ignore[attr-defined]
     return trace
@@ -54,9 +60,12 @@ def _travel(task: Any, tracer: Tracer, task_id: str, ref: Ref, request: dict[str
         at.page.begin(slot, os.getpid(), job.ref.job, job.ref.fence, limit)
         traced = _traced(task, tracer, task_id, job, run, request)
         at.page.body_done(slot)
+        run.stopped = terminate_handler_fired() and (run.ended is None or run.ended.state != states.SUCCESS)
     outcome = endings.outcome_of(run, task, traced)
     settled = settle([outcome], at.id, at.spool, endings.along_of(run, task))
     at.page.idle(slot)
+    if run.stopped:
+        raise SystemExit(os.EX_TEMPFAIL)  # the pool's loop expects to be left
     # Refused or spooled: the ledger has not seen a success, so none is shown.
     return traced if settled else _ignored()
 
@@ -74,7 +83,8 @@ def _traced(task: Any, tracer: Tracer, task_id: str, job: Claimed, run: Run, req
     except (
         BaseException
     ) as exc:  # SystemExit, KeyboardInterrupt, MemoryError, a soft limit that fired between two lines of the tracer
-        logger.exception("Task %s[%s] raised %s past Celery's tracer", task.name, task_id, type(exc).__name__)
+        if not terminate_handler_fired():
+            logger.exception("Task %s[%s] raised %s past Celery's tracer", task.name, task_id, type(exc).__name__)
         run.wish = None
         run.ended = Ended("FAILURE", error=exc, request=None)
     return _ignored()
@@ -114,12 +124,18 @@ def _request(request: dict[str, Any], job: Claimed, body: dict[str, Any]) -> dic
 
 def _slot() -> int:
     """This child's slot on the page: its index in the pool; pools without children share none, their thread does."""
-    index = getattr(current_process(), "index", None)
+    index = _index()
     if index is not None:
-        return int(index)
+        return index
     import threading
 
     return threading.get_native_id() % 1024
+
+
+def _index() -> int | None:
+    """This process's index in the pool, ``None`` in a main process."""
+    index = getattr(current_process(), "index", None)
+    return None if index is None else int(index)
 
 
 def _ignored() -> Any:

@@ -74,6 +74,12 @@ class JobRequest(Request):
         exc = getattr(exc_info.exception, "exc", exc_info.exception)
         self._undertaker.report(self.ref, self.task, self.worker_pid, exc, self._tell)
 
+    def terminate(self, pool: Any, signal: Any = None) -> None:
+        """``revoke(terminate=True)``: the child that runs it is to die, whatever it is at."""
+        if self.worker_pid:
+            here().page.doom(self.worker_pid)
+        super().terminate(pool, signal)
+
     def on_timeout(self, soft: bool, timeout: float) -> None:
         """Not called: the pool has no limits of ours."""
 

@@ -1,6 +1,6 @@
 """One page of memory that the children write and the worker's main process reads: who runs what, since when, under which limit.
 
-A child owns one slot (by its index in the pool) and is its only writer. The reader may see a slot half-written: the writer therefore
+A child owns one slot (by its index in the pool) and is its only writer, but for the word that says that it is to die. The reader may see a slot half-written: the writer therefore
 clears ``job`` first and sets it last, and the reader reads twice and takes a slot only if both readings agree. What the
 page says is a hint for killing; the ledger's guards (fence, incarnation, child pid) decide what is written.
 """
@@ -18,6 +18,7 @@ _FORMAT: Final = struct.Struct("qqddq")  # pid, fence, begun (monotonic), hard l
 _JOB: Final = struct.Struct("q")
 _SIZE: Final = 64
 _BODY_DONE_AT: Final = 32
+_DOOMED_AT: Final = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Page:
         at = (slot % SLOTS) * _SIZE
         _JOB.pack_into(self._memory, at + 40, 0)
         _FORMAT.pack_into(self._memory, at, pid, fence, time.monotonic(), limit or 0.0, 0)
+        _JOB.pack_into(self._memory, at + _DOOMED_AT, 0)
         _JOB.pack_into(self._memory, at + 40, job)
 
     def body_done(self, slot: int) -> None:
@@ -57,6 +59,16 @@ class Page:
     def idle(self, slot: int) -> None:
         """The child is between jobs."""
         _JOB.pack_into(self._memory, (slot % SLOTS) * _SIZE + 40, 0)
+
+    def doom(self, pid: int | None = None) -> None:
+        """The main process is about to tell child *pid* (absent: every child) to die, job or no job."""
+        for entry in self.entries():
+            if pid in (None, entry.pid):
+                _JOB.pack_into(self._memory, entry.slot * _SIZE + _DOOMED_AT, 1)
+
+    def doomed(self, slot: int) -> bool:
+        """Whether the child of *slot* was told so during the job that it is at. Asked by the child."""
+        return bool(_JOB.unpack_from(self._memory, (slot % SLOTS) * _SIZE + _DOOMED_AT)[0])
 
     def forget(self, pid: int) -> None:
         """Child *pid* is dead; its slot says so until another child takes it over. Called by the main process."""

@@ -56,6 +56,8 @@ class Run:
     ended: Ended | None = None
     wish: Wish | None = None
     held: list[NewJob] = field(default_factory=list)
+    stopped: bool = False
+    """The process was told to die by its main process before the body was through."""
     seconds: float = 0.0
     _token: Token[Any] | None = None
     _begun: float = 0.0

@@ -42,7 +42,7 @@ class Decider:
 
 def payload_of(letter: DeadLetter) -> dict[str, Any]:
     """The stored ``args`` and ``kwargs`` as JSON data, unredacted: show them only to whoever may see payloads."""
-    stored = json.loads(Job.objects.using(conf.alias()).values_list("payload", flat=True).get(seq=letter.job_id))
+    stored = _stored(letter)
     return {"args": stored.get("args", []), "kwargs": stored.get("kwargs", {})}
 
 
@@ -65,7 +65,7 @@ def edit_and_redeliver(letter: DeadLetter, by: Decider, reason: str, args: Any, 
         raise BadPayload('args must be a JSON list, for example [42, "text"]')
     if not isinstance(kwargs, dict) or not all(isinstance(key, str) for key in kwargs):
         raise BadPayload('kwargs must be a JSON object, for example {"order_id": 42}')
-    stored = json.loads(Job.objects.using(conf.alias()).values_list("payload", flat=True).get(seq=letter.job_id))
+    stored = _stored(letter)
     changed = [name for name, new in (("args", args), ("kwargs", kwargs)) if stored.get(name, type(new)()) != new]
     for name, new in (("args", args), ("kwargs", kwargs)):
         if new:
@@ -89,6 +89,18 @@ def ignore(letter: DeadLetter, by: Decider, reason: str) -> None:
     Raises ``Moved``, ``ReasonMissing``.
     """
     _decide(letter, by, reason, Action.IGNORE, DeadLetter.State.IGNORED, lambda why: _close(letter, why))
+
+
+def _stored(letter: DeadLetter) -> dict[str, Any]:
+    """The whole payload as it is stored. Raises ``BadPayload`` for one that somebody has broken by hand."""
+    payload = Job.objects.using(conf.alias()).values_list("payload", flat=True).get(seq=letter.job_id)
+    try:
+        stored = json.loads(payload)
+    except ValueError as exc:
+        raise BadPayload(f"The stored arguments can't be read: {exc}") from exc
+    if not isinstance(stored, dict):
+        raise BadPayload("The stored arguments are no JSON object.")
+    return stored
 
 
 def _decide(

@@ -142,7 +142,7 @@ WITH asked AS (
     WHERE {source_guard} FOR UPDATE OF l{"" if wait else " SKIP LOCKED"}
 )
 UPDATE celeriac_live l
-SET status = a.target, fence = l.fence + a.raise_by, run_at = COALESCE(a.run_at, {now} + make_interval(secs => a.delay)), since = {now},
+SET status = a.target, fence = l.fence + a.raise_by, run_at = COALESCE(a.run_at, {now} + make_interval(secs => a.delay), l.run_at), since = {now},
     parked_reason = a.parked_reason, retry_count = COALESCE(a.retry_count, l.retry_count), lost_count = l.lost_count + a.lost_by,
     priority = COALESCE(a.priority, l.priority), sent_count = 0, worker = NULL, child_pid = NULL, claimed_at = NULL, deadline = NULL,
     dispatched_at = NULL, dispatch_term = NULL
