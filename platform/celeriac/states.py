@@ -85,7 +85,7 @@ class Arrow:
 S = Status
 ARROWS: Final[tuple[Arrow, ...]] = (
     Arrow("accepted", None, S.PENDING, "the caller's transaction commits", exceptional=False),
-    Arrow("accepted_parked", None, S.PARKED, "the caller's transaction commits"),
+    Arrow("accepted_parked", None, S.PARKED, "the caller's transaction commits", exceptional=False),
     Arrow("dispatched", S.PENDING, S.DISPATCHED, "due, not expired, switch on, slot free, term is current", exceptional=False),
     Arrow("dispatched_again", S.RETRY, S.DISPATCHED, "due, not expired, switch on, slot free, term is current", exceptional=False),
     Arrow("parked", S.PENDING, S.PARKED, "due and its type is switched off", raises_fence=True),

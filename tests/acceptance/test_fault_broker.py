@@ -77,8 +77,8 @@ def test_enqueueing_does_not_know_whether_there_is_a_broker(fleet: Fleet, produc
     assert set(seen["connects"]) <= {"celeriac-bell"}
     usual = _storm(fleet, f"{broker}: usual", None)
     ratio = seen["p99"] / usual["p99"]
-    print(f"p99 against the broker up: {ratio:.2f}×")
-    # The bench takes the median of five pairs against 2×; one pair on a busy machine says less.
+    print(f"p99 against the broker up: {ratio:.2f}x")
+    # The bench takes the median of five pairs against 2x; one pair on a busy machine says less.
     assert ratio < 4
     assert watch.all_ended(seen["ids"] + usual["ids"], timeout=180) == {"SUCCEEDED": 2 * CALLS}
     assert _each_ran_once(seen["ids"] + usual["ids"])

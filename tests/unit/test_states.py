@@ -62,7 +62,7 @@ def test_a_claim_makes_every_earlier_message_stale() -> None:
 
 def test_the_happy_path_writes_no_history() -> None:
     quiet = {step.name for step in ARROWS if not step.exceptional}
-    assert quiet == {"accepted", "dispatched", "dispatched_again", "claimed", "succeeded"}
+    assert quiet == {"accepted", "accepted_parked", "dispatched", "dispatched_again", "claimed", "succeeded"}
 
 
 def test_every_arrow_says_its_guard_in_words() -> None:
