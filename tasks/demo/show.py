@@ -1,6 +1,8 @@
 """The demo itself: bring the product up, place orders, watch, sum up. Needs a Django set up on its services."""
 
 import json
+import os
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -44,6 +46,9 @@ def run(wish: Wish, folder: Path, say: Callable[[str], None]) -> int:
             say(f"Admin:  {stack.web_url}/admin/  user {ADMIN}, password {stack.admin_password}")
         if stack.flower_url:
             say(f"Flower: {stack.flower_url}/  user {FLOWER_USER}, password {stack.flower_password}")
+        say(
+            f"Another terminal: . {shlex.quote(str(_environment(folder)))} && .venv/bin/python manage.py celeriac status"
+        )
         say(f"Placing {wish.orders} orders (seed {wish.seed})")
         progress = Progress()
         place(wish.orders, wish.seed)
@@ -57,6 +62,18 @@ def run(wish: Wish, folder: Path, say: Callable[[str], None]) -> int:
             stack.stop()
     print(json.dumps(report), flush=True)
     return 0 if clean else 1
+
+
+def _environment(folder: Path) -> Path:
+    """Write down, for this user alone, what a command needs to find the demo's services; a URL may hold a password."""
+    path = folder / "env"
+    values = {
+        name: os.environ[name] for name in ("DATABASE_URL", "REDIS_URL", "CELERY_BROKER_URL") if name in os.environ
+    }
+    values["CELERIAC_SPOOL_DIR"] = str(folder / "spool")
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
+        file.writelines(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
+    return path
 
 
 def _trickle(stack: Stack, progress: Progress, line: "_Line", seed: int) -> None:

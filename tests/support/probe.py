@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from celery.exceptions import SoftTimeLimitExceeded
+from celery.utils.log import get_task_logger
 from django.db import transaction
 
 from celeriac import Backoff, Celery, JobError, Policy
@@ -22,6 +23,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "settings.test")
 # Not the current app of a process that only imports it: in the tests' own process that is the shop's.
 app = Celery("probe", set_as_current=False)
 app.config_from_object("django.conf:settings", namespace="CELERY")
+
+logger = get_task_logger(__name__)
 
 AT_ONCE = Backoff(initial=0, jitter=0)
 #: Longer than any test's patience: a gate that nobody opens is a test that failed.
@@ -173,16 +176,26 @@ def return_a_socket(self: Any, word: str) -> dict[str, Any]:
 
 
 @app.task(bind=True)
-def return_secrets(self: Any, **secrets: str) -> dict[str, str]:
-    """Return and log what it was given, secrets or not."""
-    print("returning", self.request.id)
-    return secrets
+def return_secrets(self: Any, *secrets: str, **named: str) -> dict[str, Any]:
+    """Say, log and return what it was given."""
+    print("printed:", secrets, named)
+    logger.warning("logged: %s %s", secrets, named)
+    return {"secrets": list(secrets), **named}
 
 
 @app.task(bind=True)
 def raise_secrets(self: Any, *secrets: str, **named: str) -> None:
     """Raise an error that quotes what it was given."""
     raise Refused(f"refused for {' and '.join(secrets)}; {named}")
+
+
+@app.task(bind=True, policy=Policy(max_retries=1, backoff=AT_ONCE))
+def raise_secrets_again(self: Any, *secrets: str, **named: str) -> None:
+    """Raise an error that quotes what it was given, with another one behind it, until a person must look."""
+    try:
+        raise ValueError(f"bad value {secrets}")
+    except ValueError as cause:
+        raise Refused(f"refused for {' and '.join(secrets)}; {named}") from cause
 
 
 @app.task(bind=True, policy=Policy(max_retries=0))

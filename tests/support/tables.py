@@ -81,9 +81,7 @@ def settings() -> str:
 
 def published_events() -> str:
     """Each event."""
-    rows = [
-        (f"`{name}`", logging.getLevelName(level), meaning) for name, (level, meaning) in events.EVENTS.items()
-    ]
+    rows = [(f"`{name}`", logging.getLevelName(level), meaning) for name, (level, meaning) in events.EVENTS.items()]
     return _table(("event", "level", "meaning"), rows)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celeriac.dispatch.window import rooms
+from celeriac.dispatch.window import overtaken, rooms
 from celeriac.ledger.queries import Demand
 
 
@@ -40,3 +40,21 @@ def test_the_window_is_never_exceeded(free: int, dispatched: int) -> None:
     room = rooms([Demand("q", free, dispatched)], ()).get("q", 0)
     assert room >= 0
     assert dispatched >= max(1, free) or room + dispatched == max(1, free)
+
+
+def waiting(free: int, dispatched: int, lowest: int | None, highest: int | None) -> Demand:
+    return Demand("sms", free, dispatched, lowest_dispatched=lowest, highest_due=highest)
+
+
+def test_a_message_without_a_free_slot_makes_way_for_a_more_urgent_job() -> None:
+    assert overtaken([waiting(0, 1, lowest=3, highest=7)], ()) == ["sms"]
+
+
+def test_a_message_that_has_its_slot_makes_way_for_nobody() -> None:
+    assert overtaken([waiting(1, 1, lowest=3, highest=7)], ()) == []
+
+
+def test_nobody_makes_way_for_an_equal_or_for_nothing() -> None:
+    assert overtaken([waiting(0, 1, lowest=3, highest=3)], ()) == []
+    assert overtaken([waiting(0, 1, lowest=3, highest=None)], ()) == []
+    assert overtaken([waiting(0, 1, lowest=3, highest=9)], {"sms"}) == []

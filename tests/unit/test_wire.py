@@ -63,6 +63,7 @@ outcomes = st.builds(
     parked_reason=maybe() | st.sampled_from([reason.value for reason in ParkedReason]),
     reason=texts,
     sends=st.lists(sends(), max_size=3).map(tuple),
+    replaced_by=maybe() | st.tuples(texts, texts),
     seconds=maybe() | numbers,
     lost_by=st.integers(0, 1),
     args_repr=texts,

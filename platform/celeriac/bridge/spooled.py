@@ -6,7 +6,6 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
@@ -16,7 +15,6 @@ from celeriac.bridge import quarantine
 from celeriac.fleet.here import Here
 from celeriac.fleet.sessions import keep_from_children
 from celeriac.ledger import transitions
-from celeriac.models import Worker
 from celeriac.settle.settle import redactor, told
 from celeriac.settle.spool import Spool, waiting
 from celeriac.settle.wire import from_entry
@@ -62,19 +60,10 @@ class Replay:
 
     def _all(self) -> None:
         for path in waiting(self._here.spool.folder):
-            if path != self._here.spool.path and not _is_orphan(path):
-                continue
-            count = Spool(path.parent, path.stem).replay(take)
-            logger.info("Replayed %d outcome(s) from the spool %s", count, path.name)
-
-
-def _is_orphan(path: Path) -> bool:
-    """Whether the incarnation that wrote *path* has ended: its outcomes are ours to replay, as the next worker on this host."""
-    try:
-        incarnation = uuid.UUID(path.stem)
-    except ValueError:
-        return False
-    return not Worker.objects.using(conf.alias()).alive().filter(id=incarnation).exists()
+            # Others' too: whoever waits until their incarnation is given up finds every outcome of it refused.
+            count = Spool(path.parent, path.stem).replay(take, wait=path == self._here.spool.path)
+            if count:
+                logger.info("Replayed %d outcome(s) from the spool %s", count, path.name)
 
 
 def take(entry: dict[str, Any]) -> None:

@@ -80,7 +80,8 @@ class Heartbeat:
         if self._session is None or not self._registered:
             return
         try:
-            self._write(sql.end_worker(clock.now_sql()), [state])
+            if self._write(sql.end_worker(clock.now_sql()), [state]):
+                events.emit("worker.stopped", worker=str(self.card.id), queue=",".join(self._queues))
             self._session.close()
         except (DatabaseError, InterfaceError) as exc:
             logger.warning(

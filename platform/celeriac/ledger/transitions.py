@@ -32,7 +32,8 @@ def accept(jobs: Sequence[NewJob]) -> set[uuid.UUID]:
     now = clock.now_sql()
     if len(jobs) == 1:
         job = jobs[0]
-        return {job.task_id} if fetch(sql.accept_one(now, job.fresh), _columns(job)) else set()
+        given = {name: value for name, value in _columns(job).items() if value}
+        return {job.task_id} if fetch(sql.accept_one(now, tuple(given), job.fresh), given) else set()
     rows = [_columns(job) for job in jobs]
     if not rows:
         return set()

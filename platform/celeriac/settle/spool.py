@@ -1,8 +1,9 @@
 """Outcomes that the database could not take wait on disk, in order, and are replayed once.
 
 One file an incarnation, one JSON object a line, flushed to the disk before the child is free. Written by the children (append,
-under an exclusive lock, so that lines of two children never mix), replayed by the worker's main process when the database answers again, and by
-the next worker of this database on this host for incarnations that are gone. Replaying twice is harmless: every line carries
+under an exclusive lock, so that lines of two children never mix), replayed when the database answers again by
+whichever worker of this database on this host comes first: one that died with a full spool is given up a few seconds later, and from then on
+its outcomes are refused and its jobs run again. Replaying twice is harmless: every line carries
 its fence, and the ledger takes an outcome once. A half-written last line (power loss) is set aside, not guessed at.
 """
 
@@ -48,8 +49,9 @@ class Spool:
         finally:
             os.close(fd)
 
-    def replay(self, take: Callable[[dict[str, Any]], None]) -> int:
-        """Hand every entry to *take* in order, then remove the file. Returns how many were handed over.
+    def replay(self, take: Callable[[dict[str, Any]], None], *, wait: bool = True) -> int:
+        """Hand every entry to *take* in order, then remove the file. Returns how many were handed over; with *wait* off none when
+        somebody else is at it.
 
         An exception from *take* ends the replay; what was taken is taken again next time, which the fences make harmless.
         """
@@ -58,8 +60,13 @@ class Spool:
         except FileNotFoundError:
             return 0
         with os.fdopen(fd, "rb") as file:
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+            try:
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return 0
             count = 0
+            if os.fstat(file.fileno()).st_nlink == 0:
+                return 0  # replayed and removed by another worker between open and lock
             for number, line in enumerate(file, 1):
                 try:
                     entry = json.loads(line)

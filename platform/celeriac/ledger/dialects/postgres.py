@@ -10,28 +10,40 @@ from __future__ import annotations
 from functools import lru_cache
 
 
-@lru_cache(maxsize=64)
-def accept_one(now: str, fresh: bool = False) -> str:
+@lru_cache(maxsize=256)
+def accept_one(now: str, given: tuple[str, ...], fresh: bool) -> str:
     """Both rows of one job in one round trip. A task_id that exists changes nothing and returns no row.
 
-    *fresh*: the id can't exist; the speculative insert of ON CONFLICT is saved.
+    Arguments:
+        given: names of the values that aren't absent, zero or empty: the others are left out, for most jobs have none of them, and
+            each parameter costs on both sides.
+        fresh: the id can't exist; the speculative insert of ON CONFLICT is saved.
     """
-    conflict = "" if fresh else "ON CONFLICT (task_id) DO NOTHING"
+    optional = [name for name in ("alias", "biz_id", "trace_id", "root_id", "parent_id", "group_id") if name in given]
+    names = "".join(f", {name}" for name in optional)
+    values = "".join(f", %({name})s" for name in optional)
+    priority = "%(priority)s::smallint" if "priority" in given else "0"
+    retries = "%(retry_count)s::smallint" if "retry_count" in given else "0"
+    moments = {}
+    for moment, seconds in (("run_at", "delay"), ("expires_at", "expires_in")):
+        if moment in given:
+            moments[moment] = f"%({moment})s::timestamptz"
+        elif seconds in given:
+            moments[moment] = f"{now} + make_interval(secs => %({seconds})s::float8)"
+    live = {"run_at": now, **moments, "status": "'PENDING'"}
+    if "time_limit" in given:
+        live["time_limit"] = "%(time_limit)s::float8"
+    if "parked_reason" in given:
+        live |= {"status": "'PARKED'", "parked_reason": "%(parked_reason)s"}
     return f"""
 WITH j AS (
-    INSERT INTO celeriac_job (task_id, alias, task_type, queue, priority, biz_id, trace_id, root_id, parent_id, group_id,
-                              payload, created_at, attempt, retry_count, lost_count, fence)
-    VALUES (%(task_id)s, %(alias)s, %(task_type)s, %(queue)s, %(priority)s::smallint, %(biz_id)s, %(trace_id)s, %(root_id)s,
-            %(parent_id)s, %(group_id)s, %(payload)s, {now}, 0, %(retry_count)s::smallint, 0, 0)
-    {conflict}
+    INSERT INTO celeriac_job (task_id, task_type, queue, payload, created_at, priority, attempt, retry_count, lost_count, fence{names})
+    VALUES (%(task_id)s, %(task_type)s, %(queue)s, %(payload)s, {now}, {priority}, 0, {retries}, 0, 0{values})
+    {"" if fresh else "ON CONFLICT (task_id) DO NOTHING"}
     RETURNING seq
 )
-INSERT INTO celeriac_live (job_id, status, queue, task_type, priority, run_at, expires_at, fence, attempt, retry_count,
-                           lost_count, sent_count, time_limit, parked_reason, since)
-SELECT seq, %(status)s, %(queue)s, %(task_type)s, %(priority)s::smallint,
-       COALESCE(%(run_at)s::timestamptz, {now} + make_interval(secs => %(delay)s::float8)),
-       COALESCE(%(expires_at)s::timestamptz, {now} + make_interval(secs => %(expires_in)s::float8)),
-       0, 0, %(retry_count)s::smallint, 0, 0, %(time_limit)s::float8, %(parked_reason)s, {now}
+INSERT INTO celeriac_live (job_id, queue, task_type, priority, fence, attempt, retry_count, lost_count, sent_count, since, {", ".join(live)})
+SELECT seq, %(queue)s, %(task_type)s, {priority}, 0, 0, {retries}, 0, 0, {now}, {", ".join(live.values())}
 FROM j
 RETURNING job_id"""
 
