@@ -106,7 +106,7 @@ def test_planted_secrets_are_found_nowhere_outside_the_database(fleet: Fleet, pr
         worker = fleet.worker(queues, 2, extra=["-l", "DEBUG"])
         assert watch.all_ended([*jobs, late]) == {"SUCCEEDED": 2, "FAILED": 1, "DEAD_LETTER": 1}
         # Two runs each of what was tried again: their events are the last to come.
-        wait_until(lambda: sum("task-failed" in event for event in events) == 2, what="all events have come")
+        wait_until(lambda: sum("task-failed" in event for event in events) == 2, what="all events have come", timeout=20, dump=lambda: "\n".join(events) + fleet.logs())
         assert _leaks(_everything_in(broker)) == []
 
     said = {

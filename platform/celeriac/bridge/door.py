@@ -180,6 +180,8 @@ class Door(AMQP):
                 retry_policy=options.get("retry_policy") or {},
                 **where,
             )
+        if asked.get("ignore_result") == getattr(self.app._tasks.get(name), "ignore_result", None):
+            given["ignore_result"] = None  # what the task says anyway needn't be kept with each job
         message = message._replace(headers={**asked, **given})
         job = job_of(name, message, named, priority, options)
         run = current_of(asked["id"])

@@ -72,11 +72,14 @@ class Scheduler:
                 self._session.close()
                 self._stop.wait(0.5)
                 continue
-            if worked:
-                pause = 0.0
-                self._stop.wait(conf.get("POLL_BUSY"))
+            busy = conf.get("POLL_BUSY")
+            pause = busy if worked else max(pause * 2, busy)
+            if worked or self._dispatcher.starved:
+                # Nobody rings when a slot gets free: look again soon, and sooner after a pass that found something.
+                pause = min(pause, conf.get("POLL_MIN"))
+                self._stop.wait(pause)
                 continue
-            pause = min(max(pause * 2, conf.get("POLL_MIN")), conf.get("POLL_MAX"))
+            pause = min(max(pause, conf.get("POLL_MIN")), conf.get("POLL_MAX"))
             if self._ear.listen(pause, self._stop):
                 pause = 0.0
         self._step_down()

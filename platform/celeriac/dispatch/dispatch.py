@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from celeriac import events
-from celeriac.dispatch.window import overtaken, rooms
+from celeriac.dispatch.window import Pace, overtaken, rooms, starved
 from celeriac.guard.switches import Switches
 from celeriac.ledger import queries, transitions
 from celeriac.ledger.queries import Demand
@@ -60,6 +60,9 @@ class Dispatcher:
         self._looked = 0.0
         self._short: dict[str, list[float]] = {}
         self._term: int | None = None
+        self._pace = Pace()
+        self.starved = False
+        """Whether something waits for nothing but a slot, as of the last pass."""
 
     @property
     def broker_away(self) -> bool:
@@ -78,9 +81,13 @@ class Dispatcher:
         sent = self._send_again(term)
         if not self.broker_away:
             demands = self._let_pass(queries.demands(switches.types), term, switches)
-            staged = transitions.stage(term, rooms(demands, switches.queues), switches.types)
+            now = time.monotonic()
+            room = rooms(demands, switches.queues, self._pace.brisk(demands, now))
+            self.starved = starved(demands, room, switches.queues)
+            staged = transitions.stage(term, room, switches.types)
             sent += self._publish(staged, term)
             for job in staged:
+                self._pace.note(job.queue, 1, now)
                 events.emit(
                     "job.dispatched",
                     job_id=job.public_id,

@@ -29,6 +29,10 @@ class Demand:
     """Lowest priority of what is dispatched."""
     highest_due: int | None = None
     """Highest priority of what is due; only looked for where something is dispatched."""
+    slots: int = 0
+    """All slots of live incarnations that consume it, free or not."""
+    waiting: bool = True
+    """Whether anything waits in the ledger, due or not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,7 +233,7 @@ def windows(now: str) -> str:
 WITH busy AS (
     SELECT worker, count(*) AS n FROM celeriac_live WHERE status = 'RUNNING' GROUP BY worker
 ), free AS (
-    SELECT q.queue, sum(GREATEST(w.slots - COALESCE(b.n, 0), 0)) AS slots
+    SELECT q.queue, sum(GREATEST(w.slots - COALESCE(b.n, 0), 0)) AS slots, sum(w.slots) AS total
     FROM celeriac_worker w CROSS JOIN LATERAL jsonb_array_elements_text(w.queues) AS q(queue)
     LEFT JOIN busy b ON b.worker = w.id
     WHERE w.ended_at IS NULL AND w.state = 'alive'
@@ -259,7 +259,8 @@ WITH busy AS (
         ) SELECT queue FROM q WHERE queue IS NOT NULL
     ) AS queues
 )
-SELECT queue, COALESCE(free.slots, 0)::int, COALESCE(out.n, 0)::int, out.lowest, overtaking.highest
+SELECT queue, COALESCE(free.slots, 0)::int, COALESCE(out.n, 0)::int, out.lowest, overtaking.highest, COALESCE(free.total, 0)::int,
+       waiting.queue IS NOT NULL
 FROM waiting FULL JOIN out USING (queue) LEFT JOIN free USING (queue) LEFT JOIN overtaking USING (queue)"""
 
 
