@@ -37,3 +37,8 @@ class NewJob:
     parked_reason: ParkedReason | None = None
     fresh: bool = False
     """The id was made for this job a moment ago: nobody else can have it, and the insert needn't look."""
+
+    @property
+    def trace(self) -> uuid.UUID:
+        """The one id under which the whole story is told."""
+        return self.trace_id or self.root_id or self.task_id

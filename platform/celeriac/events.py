@@ -65,6 +65,11 @@ def subscribe(subscriber: Subscriber) -> Callable[[], None]:
     return lambda: _subscribers.remove(subscriber)
 
 
+def wanted(name: str) -> bool:
+    """Whether anybody listens to *name*: for callers to whom its fields cost something."""
+    return bool(_subscribers) or logger.isEnabledFor(EVENTS[name][0])
+
+
 def emit(name: str, **fields: Any) -> None:
     """Say that *name* happened. Fields that are None are left out. Cheap when nobody listens at that level."""
     level = EVENTS[name][0]

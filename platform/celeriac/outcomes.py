@@ -57,6 +57,7 @@ class Outcome:
     replaced_by: tuple[str, str] | None = None
     """Another task type and queue that take this job's place."""
     seconds: float | None = None
+    trace_id: str | None = None
     lost_by: int = 0
     """1: the death of the job's own process is charged to it."""
     args_repr: str = ""

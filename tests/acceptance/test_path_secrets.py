@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
 import redis
 
 from celeriac.models import DeadLetter, Job
@@ -35,7 +34,7 @@ def _leaks(text: str) -> list[str]:
     return [secret for secret in PLANTED if secret in text]
 
 
-def _everything_in(broker: "redis.Redis") -> str:
+def _everything_in(broker: redis.Redis) -> str:
     """Every key and every value."""
     found: list[bytes] = []
     for key in broker.scan_iter(count=1000):
@@ -106,7 +105,12 @@ def test_planted_secrets_are_found_nowhere_outside_the_database(fleet: Fleet, pr
         worker = fleet.worker(queues, 2, extra=["-l", "DEBUG"])
         assert watch.all_ended([*jobs, late]) == {"SUCCEEDED": 2, "FAILED": 1, "DEAD_LETTER": 1}
         # Two runs each of what was tried again: their events are the last to come.
-        wait_until(lambda: sum("task-failed" in event for event in events) == 2, what="all events have come", timeout=20, dump=lambda: "\n".join(events) + fleet.logs())
+        wait_until(
+            lambda: sum('"task-failed"' in event for event in events) == 2,
+            what="all events have come",
+            timeout=20,
+            dump=lambda: "\n".join(events) + fleet.logs(),
+        )
         assert _leaks(_everything_in(broker)) == []
 
     said = {

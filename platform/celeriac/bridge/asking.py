@@ -95,7 +95,9 @@ def _kept(headers: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in headers.items():
         if key not in _COLUMNS:
             kept[key] = value
-    soft = headers["timelimit"][1]
+    hard, soft = headers["timelimit"]
+    if hard is not None:
+        kept["time_limit"] = hard  # for a second life: the Live row, which has it, is gone then
     if soft is not None:
         kept["soft_time_limit"] = soft
     for key in ("argsrepr", "kwargsrepr"):

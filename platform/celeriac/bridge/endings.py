@@ -146,6 +146,7 @@ def _outcome(
     return Outcome(
         ref=job.ref,
         task_id=job.public_id,
+        trace_id=job.trace,
         task_type=job.task_type,
         queue=job.queue,
         status=decision.status,

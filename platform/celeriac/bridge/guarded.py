@@ -93,7 +93,8 @@ def _traced(task: Any, tracer: Tracer, task_id: str, job: Claimed, run: Run, req
 def _request(request: dict[str, Any], job: Claimed, body: dict[str, Any]) -> dict[str, Any]:
     """The request as Celery would have built it from a message of its own."""
     asked = dict(body["headers"])
-    asked.pop("soft_time_limit", None)
+    for limit in ("time_limit", "soft_time_limit"):
+        asked.pop(limit, None)
     return {
         **request,
         "timelimit": [job.time_limit, body["headers"].get("soft_time_limit")],

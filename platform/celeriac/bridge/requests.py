@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from billiard.einfo import ExceptionInfo
+from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
 from celery.app.trace import fast_trace_task, trace_task_ret
 from celery.exceptions import Ignore, Reject, Retry
 from celery.utils.saferepr import saferepr
@@ -57,7 +57,7 @@ class JobRequest(Request):
         if not failed:
             self.send_event("task-succeeded", result=retval, runtime=runtime)
             return
-        exc = getattr(retval.exception, "exc", retval.exception)
+        exc = _raised(retval)
         if isinstance(exc, Retry):
             self.send_event("task-retried", exception=saferepr(exc.exc), traceback=retval.traceback)
         elif isinstance(exc, Reject):
@@ -71,8 +71,7 @@ class JobRequest(Request):
         self.acknowledge()
         if self.worker_pid:
             here().page.forget(self.worker_pid)
-        exc = getattr(exc_info.exception, "exc", exc_info.exception)
-        self._undertaker.report(self.ref, self.task, self.worker_pid, exc, self._tell)
+        self._undertaker.report(self.ref, self.task, self.worker_pid, _raised(exc_info), self._tell)
 
     def terminate(self, pool: Any, signal: Any = None) -> None:
         """``revoke(terminate=True)``: the child that runs it is to die, whatever it is at."""
@@ -86,6 +85,14 @@ class JobRequest(Request):
     def _tell(self, retried: bool, failure_text: str) -> None:
         kind = "task-retried" if retried else "task-failed"
         self.send_event(kind, exception=failure_text, traceback="")
+
+
+def _raised(info: ExceptionInfo) -> BaseException:
+    """What was raised, out of the wrapping that billiard sends through the pipe. By type: ``Retry`` has an ``exc`` too, its cause."""
+    exc: BaseException = info.exception
+    if isinstance(exc, ExceptionWithTraceback):
+        return exc.exc  # type: ignore[no-any-return]
+    return exc
 
 
 class LateTask:

@@ -25,7 +25,7 @@ from celeriac.bridge.policies import on_lost_of, rng
 from celeriac.errors import HardTimeLimit, PayloadUnreadable, WorkerLost
 from celeriac.fleet.page import Entry
 from celeriac.fleet.sessions import keep_from_children
-from celeriac.ledger import transitions
+from celeriac.ledger import queries, transitions
 from celeriac.ledger.rows import Why
 from celeriac.ledger.transitions import RESCUED
 from celeriac.models import Job, Live
@@ -117,9 +117,8 @@ class Undertaker:
             ref, task_type = item
             why = Why("worker", f"no handler: this worker doesn't know {task_type!r}", self._worker)
             for _ in transitions.shift("parked_dispatched", [ref], why, parked=ParkedReason.NO_HANDLER, wait=True):
-                events.emit(
-                    "job.parked", job=ref.job, task_type=task_type, reason="no handler", worker=str(self._worker)
-                )
+                name = queries.named([ref.job]).get(ref.job, {})
+                events.emit("job.parked", **name, task_type=task_type, reason="no handler", worker=str(self._worker))
         else:
             item()
 
@@ -144,7 +143,7 @@ class Undertaker:
             charged, evidence = 0, str(error)
             events.emit(
                 "job.timed_out",
-                job=claimed.job,
+                **queries.named([claimed.job]).get(claimed.job, {}),
                 task_type=live.task_type,
                 threshold_ms=killed.limit * 1000,
                 worker=str(self._worker),
@@ -174,6 +173,7 @@ class Undertaker:
         return Outcome(
             ref=ref,
             task_id=job.public_id,
+            trace_id=str(job.trace),
             task_type=job.task_type,
             queue=job.queue,
             status=decision.status,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from django.db import DatabaseError, InterfaceError
 
 from celeriac import events
-from celeriac.ledger import transitions
+from celeriac.ledger import queries, transitions
 from celeriac.ledger.rows import Claimed
 from celeriac.ledger.session import connection
 from celeriac.outcomes import Ref
@@ -42,19 +42,16 @@ def claim(refs: Sequence[Ref], limits: Sequence[float | None], worker: uuid.UUID
         else:
             break
     mine = {(c.ref.job, c.ref.fence - 1) for c in claimed}
-    for ref in refs:
-        if (ref.job, ref.fence) not in mine:
-            events.emit(
-                "job.claim_refused",
-                job=ref.job,
-                fence=ref.fence,
-                worker=str(worker),
-                reason="claimed, taken back or expired",
-            )
+    refused = [ref for ref in refs if (ref.job, ref.fence) not in mine]
+    names = queries.named([ref.job for ref in refused]) if refused else {}
+    for ref in refused:
+        reason = "claimed, taken back or expired"
+        events.emit("job.claim_refused", **names.get(ref.job, {}), fence=ref.fence, worker=str(worker), reason=reason)
     for c in claimed:
         events.emit(
             "job.claimed",
             job_id=c.public_id,
+            trace_id=c.trace,
             task_type=c.task_type,
             queue=c.queue,
             attempt=c.attempt,

@@ -91,6 +91,7 @@ class Dispatcher:
                 events.emit(
                     "job.dispatched",
                     job_id=job.public_id,
+                    trace_id=job.trace,
                     task_type=job.task_type,
                     queue=job.queue,
                     attempt=job.attempt,
@@ -125,7 +126,14 @@ class Dispatcher:
     def _withdraw(self, jobs: Sequence[Staged], reason: str, term: int) -> None:
         transitions.shift("withdrawn", [job.ref for job in jobs], Why(f"scheduler, term {term}", reason))
         for job in jobs:
-            events.emit("job.withdrawn", job_id=job.public_id, task_type=job.task_type, queue=job.queue, reason=reason)
+            events.emit(
+                "job.withdrawn",
+                job_id=job.public_id,
+                trace_id=job.trace,
+                task_type=job.task_type,
+                queue=job.queue,
+                reason=reason,
+            )
 
     def _send_again(self, term: int) -> int:
         """What older terms staged, at once; the rest on evidence, or when its delay is over."""
@@ -149,7 +157,14 @@ class Dispatcher:
             else "an older term staged it, or nobody claimed it in time"
         )
         for job in jobs:
-            events.emit("job.sent_again", job_id=job.public_id, task_type=job.task_type, queue=job.queue, reason=reason)
+            events.emit(
+                "job.sent_again",
+                job_id=job.public_id,
+                trace_id=job.trace,
+                task_type=job.task_type,
+                queue=job.queue,
+                reason=reason,
+            )
         return self._publish(jobs, term)
 
     def _queues_that_are_short(self) -> list[str]:

@@ -8,7 +8,7 @@ from celeriac import events
 from celeriac.guard.switches import Switches
 from celeriac.ledger import queries, transitions
 from celeriac.ledger.queries import Found
-from celeriac.ledger.rows import Why
+from celeriac.ledger.rows import Moved, Why
 from celeriac.outcomes import Ref
 from celeriac.states import ParkedReason, Status
 
@@ -21,12 +21,9 @@ _PARKED = {Status.PENDING: "parked", Status.RETRY: "parked_retry", Status.DISPAT
 def expire(term: int) -> int:
     """Waiting and dispatched jobs past ``expires_at`` → CANCELLED."""
     why = Why(f"scheduler, term {term}", "expired before it could start")
+    found = queries.expired(BATCH)
     return _by_status(
-        queries.expired(BATCH),
-        _EXPIRED,
-        lambda arrow, refs: len(transitions.finish(arrow, refs, why)),
-        "job.cancelled",
-        "expired",
+        found, _EXPIRED, lambda arrow, refs: transitions.finish(arrow, refs, why), "job.cancelled", "expired"
     )
 
 
@@ -40,15 +37,15 @@ def hold(term: int, switches: Switches) -> int:
     if switches.types:
         why = Why(f"scheduler, term {term}", "its type is switched off")
 
-        def park(arrow: str, refs: list[Ref]) -> int:
-            return len(transitions.shift(arrow, refs, why, parked=ParkedReason.SWITCH))
+        def park(arrow: str, refs: list[Ref]) -> list[Moved]:
+            return transitions.shift(arrow, refs, why, parked=ParkedReason.SWITCH)
 
         done += _by_status(queries.due_of_types(switches.types, BATCH), _PARKED, park, "job.parked", "switch")
     if switches.queues:
         back = Why(f"scheduler, term {term}", "its queue is switched off")
 
-        def withdraw(arrow: str, refs: list[Ref]) -> int:
-            return len(transitions.shift(arrow, refs, back))
+        def withdraw(arrow: str, refs: list[Ref]) -> list[Moved]:
+            return transitions.shift(arrow, refs, back)
 
         found = queries.dispatched_of_queues(switches.queues, BATCH)
         done += _by_status(found, {Status.DISPATCHED: "withdrawn"}, withdraw, "job.withdrawn", "switch")
@@ -62,23 +59,38 @@ def release(term: int, switches: Switches) -> int:
         (ParkedReason.SWITCH, queries.parked_switch(switches.types, BATCH)),
         (ParkedReason.NO_HANDLER, queries.parked_without_handler(BATCH)),
     ):
-        if found:
-            why = Why(f"scheduler, term {term}", f"no longer held: {reason.value}")
-            moved = transitions.shift("unparked", [f.ref for f in found], why)
-            done += len(moved)
-            for f in found:
-                events.emit("job.unparked", job=f.ref.job, task_type=f.task_type, queue=f.queue, reason=reason.value)
+        why = Why(f"scheduler, term {term}", f"no longer held: {reason.value}")
+
+        def let_go(arrow: str, refs: list[Ref], why: Why = why) -> list[Moved]:
+            return transitions.shift(arrow, refs, why)
+
+        done += _by_status(found, {Status.PARKED: "unparked"}, let_go, "job.unparked", reason.value)
     return done
 
 
 def _by_status(
-    found: list[Found], arrows: dict[Status, str], move: Callable[[str, list[Ref]], int], event: str, reason: str
+    found: list[Found],
+    arrows: dict[Status, str],
+    move: Callable[[str, list[Ref]], list[Moved]],
+    event: str,
+    reason: str,
 ) -> int:
-    done = 0
+    """Make the arrow of each one's status, and say so of those that moved. Returns how many did."""
+    moved: list[Moved] = []
     for status, arrow in arrows.items():
         refs = [f.ref for f in found if f.status is status]
         if refs:
-            done += move(arrow, refs)
-    for f in found:
-        events.emit(event, job=f.ref.job, task_type=f.task_type, queue=f.queue, reason=reason)
-    return done
+            moved += move(arrow, refs)
+    names = queries.named([m.ref.job for m in moved]) if moved else {}
+    types = {f.ref.job: f for f in found}
+    for m in moved:
+        of = types[m.ref.job]
+        events.emit(
+            event,
+            **names.get(m.ref.job, {}),
+            task_type=of.task_type,
+            queue=of.queue,
+            source=m.source.value,
+            reason=reason,
+        )
+    return len(moved)

@@ -46,8 +46,14 @@ def accept(jobs: Sequence[NewJob], ring: Callable[[], None] | None) -> None:
                     _first_come(job)
     if ring is not None and new:
         transaction.on_commit(ring, using=alias, robust=True)
-    for job in jobs:
-        events.emit("job.accepted", job_id=job.alias or job.task_id, task_type=job.task_type, queue=job.queue)
+    for job in jobs if events.wanted("job.accepted") else ():
+        events.emit(
+            "job.accepted",
+            job_id=job.alias or job.task_id,
+            trace_id=job.trace,
+            task_type=job.task_type,
+            queue=job.queue,
+        )
 
 
 def _first_come(job: NewJob) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from celeriac import clock, conf, events
-from celeriac.ledger import transitions
+from celeriac.ledger import queries, transitions
 from celeriac.ledger.dialects import postgres_fleet as sql
 from celeriac.ledger.rows import Why
 from celeriac.ledger.transitions import RESCUED
@@ -113,10 +113,11 @@ class Rescue:
             moved = transitions.shift("held", [ref], reason, parked=ParkedReason.REVIEW)
         else:
             moved = transitions.shift("handed_back", [ref], reason, priority=RESCUED)
+        names = queries.named([m.ref.job for m in moved]) if moved else {}
         for m in moved:
             events.emit(
                 "job.lost",
-                job=m.ref.job,
+                **names.get(m.ref.job, {}),
                 task_type=task_type,
                 source=Status.RUNNING.value,
                 worker=str(worker),

@@ -73,6 +73,12 @@ def landed(refs: Sequence[Ref], worker: uuid.UUID) -> set[Ref]:
     return {fences[seq] for seq, fence in ended if fences[seq].fence == fence}
 
 
+def named(jobs: Collection[int]) -> dict[int, dict[str, str]]:
+    """``job_id`` and ``trace_id`` of *jobs*, for what is said of a move that only knows their numbers."""
+    rows = Job.objects.using(conf.alias()).filter(seq__in=jobs).only("seq", "task_id", "alias", "root_id", "trace_id")
+    return {job.seq: {"job_id": job.public_id, "trace_id": str(job.trace)} for job in rows}
+
+
 def expired(limit: int) -> list[Found]:
     """Jobs not yet running whose expiry has passed."""
     waiting = [Status.PENDING.value, Status.RETRY.value, Status.DISPATCHED.value]

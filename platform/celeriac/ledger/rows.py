@@ -34,6 +34,11 @@ class Staged:
         """The id as callers and Celery know it."""
         return self.alias or str(self.task_id)
 
+    @property
+    def trace(self) -> str:
+        """The one id under which the whole story is told."""
+        return str(self.root_id or self.task_id)
+
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
@@ -61,6 +66,11 @@ class Claimed:
     def public_id(self) -> str:
         """The id as callers and Celery know it."""
         return self.alias or str(self.task_id)
+
+    @property
+    def trace(self) -> str:
+        """The one id under which the whole story is told."""
+        return str(self.trace_id or self.root_id or self.task_id)
 
 
 @dataclass(frozen=True, slots=True)

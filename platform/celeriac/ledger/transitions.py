@@ -278,14 +278,16 @@ def finish(
     return ended
 
 
-def revive(job: int, fence: int, why: Why, payload: str | None = None) -> Ref | None:
+def revive(job: int, fence: int, why: Why, payload: str | None = None, time_limit: float | None = None) -> Ref | None:
     """DEAD_LETTER → PENDING: a new life under a higher fence, with other arguments where *payload* is given.
 
     Returns the new handle, or ``None`` when the job isn't a dead letter of that fence any more.
     """
     step = arrow("redelivered")
     with atomic():
-        rows = fetch(sql.revive(clock.now_sql()), {"job": job, "fence": fence, "payload": payload})
+        rows = fetch(
+            sql.revive(clock.now_sql()), {"job": job, "fence": fence, "payload": payload, "time_limit": time_limit}
+        )
         if not rows:
             return None
         ref = Ref(job, rows[0][0])

@@ -74,6 +74,7 @@ def _spool(outcomes: Sequence[Outcome], worker: uuid.UUID, spool: Spool, exc: Ex
         events.emit(
             "job.spooled",
             job_id=outcome.task_id,
+            trace_id=outcome.trace_id,
             task_type=outcome.task_type,
             target=outcome.status.value,
             reason=str(exc),
@@ -98,6 +99,7 @@ def told(outcomes: Sequence[Outcome], settled: Sequence[Ref], worker: uuid.UUID)
         events.emit(
             ("job.lost" if o.arrow == "lost" else _EVENT[o.status]) if o.ref in taken else "job.outcome_refused",
             job_id=o.task_id,
+            trace_id=o.trace_id,
             task_type=o.task_type,
             queue=o.queue,
             source=Status.RUNNING.value,

@@ -17,7 +17,7 @@ from django.db.models import F
 from celeriac import conf, events
 from celeriac.clock import Now
 from celeriac.errors import CeleriacError, Moved
-from celeriac.ledger import transitions
+from celeriac.ledger import queries, transitions
 from celeriac.ledger.rows import Why
 from celeriac.models import DeadLetter, Job, TriageDecision
 
@@ -132,13 +132,29 @@ def _decide(
             change=change,
         )
     name = "job.ignored" if action == Action.IGNORE else "job.redelivered"
-    events.emit(name, job=letter.job_id, task_type=letter.task_type, queue=letter.queue, reason=reason, actor=by.name)
+    events.emit(
+        name,
+        **queries.named([letter.job_id]).get(letter.job_id, {}),
+        task_type=letter.task_type,
+        queue=letter.queue,
+        reason=reason,
+        actor=by.name,
+    )
     letter.refresh_from_db()
 
 
 def _revive(letter: DeadLetter, why: Why, payload: str | None) -> None:
-    if transitions.revive(letter.job_id, letter.fence, why, payload) is None:
+    if transitions.revive(letter.job_id, letter.fence, why, payload, _time_limit(letter)) is None:
         raise Moved("The job of this dead letter has moved since. Load the page again.")
+
+
+def _time_limit(letter: DeadLetter) -> float | None:
+    """The hard limit that the call asked for, for the second life, too. Unreadable arguments come back here with that as their error."""
+    try:
+        limit = (_stored(letter).get("headers") or {}).get("time_limit")
+    except BadPayload:
+        return None
+    return float(limit) if isinstance(limit, (int, float)) else None
 
 
 def _close(letter: DeadLetter, why: Why) -> None:

@@ -275,8 +275,9 @@ WITH j AS (
     WHERE seq = %(job)s::bigint AND fence = %(fence)s::bigint AND outcome = 'DEAD_LETTER'
     RETURNING seq, queue, task_type, priority, fence, attempt
 ), l AS (
-    INSERT INTO celeriac_live (job_id, status, queue, task_type, priority, run_at, fence, attempt, retry_count, lost_count, sent_count, since)
-    SELECT seq, 'PENDING', queue, task_type, priority, {now}, fence, attempt, 0, 0, 0, {now} FROM j
+    INSERT INTO celeriac_live (job_id, status, queue, task_type, priority, run_at, fence, attempt, retry_count, lost_count, sent_count, time_limit,
+                               since)
+    SELECT seq, 'PENDING', queue, task_type, priority, {now}, fence, attempt, 0, 0, 0, %(time_limit)s::float8, {now} FROM j
     RETURNING fence
 )
 SELECT fence FROM l"""
