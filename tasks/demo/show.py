@@ -36,7 +36,8 @@ def run(wish: Wish, folder: Path, say: Callable[[str], None]) -> int:
 
     Headless, the last line on standard output is the report as JSON, and the status is 0 only if all jobs settled,
     none was lost or duplicated, and the doctor found nothing. Otherwise it runs until KeyboardInterrupt. Either way
-    everything that it started is gone when it returns or raises. Raises NotReady when a part does not come up or ends.
+    everything that it started is gone when it returns or raises. A worker or scheduler that ends is
+    started anew, as a supervisor would. Raises NotReady when a part does not come up, or another part ends.
     """
     stack = Stack(folder, web=wish.web, flower=wish.flower)
     say(f"Starting; logs are in {folder}")
@@ -54,7 +55,7 @@ def run(wish: Wish, folder: Path, say: Callable[[str], None]) -> int:
         place(wish.orders, wish.seed)
         line = _Line()
         if not wish.headless:
-            _trickle(stack, progress, line, wish.seed)
+            _trickle(stack, progress, line, wish.seed, say)
         report, clean = _conclude(stack, progress, line, wish.limit, say)
     finally:
         with signals.held_off():
@@ -76,9 +77,9 @@ def _environment(folder: Path) -> Path:
     return path
 
 
-def _trickle(stack: Stack, progress: Progress, line: "_Line", seed: int) -> None:
+def _trickle(stack: Stack, progress: Progress, line: "_Line", seed: int, say: Callable[[str], None]) -> None:
     while True:
-        stack.insist_it_lives()
+        stack.look_after(say)
         line.show(progress.counts())
         time.sleep(TRICKLE)
         seed += 1
@@ -89,7 +90,7 @@ def _conclude(
     stack: Stack, progress: Progress, line: "_Line", limit: float, say: Callable[[str], None]
 ) -> tuple[Report, bool]:
     def meanwhile(counts: Counts) -> None:
-        stack.insist_it_lives()
+        stack.look_after(say)
         line.show(counts)
 
     settled = progress.wait_until_settled(limit, meanwhile)

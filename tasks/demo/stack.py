@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -45,6 +45,9 @@ class Part:
     name: str
     process: "subprocess.Popen[bytes]"
     log: Path
+    args: tuple[str, ...] = ()
+    started_anew: bool = False
+    """Whether it is started anew when it ends, as a supervisor would: the product's own processes are there to be killed."""
 
     def tail(self, lines: int = 20) -> str:
         """The end of its log."""
@@ -107,6 +110,20 @@ class Stack:
         """Raise NotReady if any process has ended."""
         for part in self._parts:
             part.insist_it_lives()
+
+    def look_after(self, say: Callable[[str], None]) -> None:
+        """Start workers and schedulers anew that have ended, and tell; raise NotReady if anything else has."""
+        for position, part in enumerate(self._parts):
+            status = part.process.poll()
+            if status is None:
+                continue
+            if not part.started_anew:
+                part.insist_it_lives()
+            say(f"{part.name} ended with status {status}; started anew")
+            process = children.start(
+                [sys.executable, *part.args], log=part.log, env=self._env, cwd=ROOT, pipe_stdout=False
+            )
+            self._parts[position] = replace(part, process=process)
 
     def manage(self, *args: str) -> "subprocess.CompletedProcess[str]":
         """Run a management command to its end and return what it said."""
@@ -202,12 +219,12 @@ class Stack:
         return address
 
     def _celery(self, name: str, *args: str) -> Part:
-        return self._run(name, "-m", "celery", "-A", "tasks", *args)
+        return self._run(name, "-m", "celery", "-A", "tasks", *args, started_anew=True)
 
-    def _run(self, name: str, *args: str, announces: bool = False) -> Part:
+    def _run(self, name: str, *args: str, announces: bool = False, started_anew: bool = False) -> Part:
         log = self.folder / f"{name}.log"
         process = children.start([sys.executable, *args], log=log, env=self._env, cwd=ROOT, pipe_stdout=announces)
-        part = Part(name, process, log)
+        part = Part(name, process, log, args, started_anew)
         self._parts.append(part)
         return part
 

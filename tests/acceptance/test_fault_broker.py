@@ -76,10 +76,9 @@ def test_enqueueing_does_not_know_whether_there_is_a_broker(fleet: Fleet, produc
     # The bell alone speaks to the broker, from its own thread.
     assert set(seen["connects"]) <= {"celeriac-bell"}
     usual = _storm(fleet, f"{broker}: usual", None)
-    ratio = seen["p99"] / usual["p99"]
-    print(f"p99 against the broker up: {ratio:.2f}x")
-    # The bench takes the median of five pairs against 2x; one pair on a busy machine says less.
-    assert ratio < 4
+    print(f"p99 against the broker up: {seen['p99'] / usual['p99']:.2f}x")
+    # Whoever waited for a broker would have waited for a second at least. The ratio itself is the bench's, from five pairs.
+    assert seen["p99"] < 2 * usual["p99"] + 0.25
     assert watch.all_ended(seen["ids"] + usual["ids"], timeout=180) == {"SUCCEEDED": 2 * CALLS}
     assert _each_ran_once(seen["ids"] + usual["ids"])
 
