@@ -7,15 +7,23 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from celeriac.management.desk import dlq, doctor, status, switch, trace, workers
+from celeriac.management.desk import dlq, doctor, release, status, switch, trace, workers
 
-COMMANDS = {"doctor": doctor, "status": status, "trace": trace, "switch": switch, "workers": workers, "dlq": dlq}
+COMMANDS = {
+    "doctor": doctor,
+    "status": status,
+    "trace": trace,
+    "switch": switch,
+    "workers": workers,
+    "dlq": dlq,
+    "release": release,
+}
 
 
 class Command(BaseCommand):
     """Dispatches to the desk's modules."""
 
-    help = "Look after the ledger: doctor, status, trace, switch, workers, dlq."
+    help = "Look after the ledger: doctor, status, trace, switch, workers, dlq, release."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """One sub-parser a module."""
