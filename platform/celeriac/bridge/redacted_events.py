@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from celery.app.events import Events
@@ -13,18 +14,21 @@ from celeriac.settle.settle import redactor
 _OPEN: Final = ("args", "kwargs", "result", "exception", "traceback", "message")
 
 
+def _masked(fields: Mapping[str, Any]) -> dict[str, Any]:
+    mask = redactor()
+    return {k: mask.text(v) if k in _OPEN and isinstance(v, str) else v for k, v in fields.items()}
+
+
 class RedactedDispatcher(EventDispatcher):
-    """Sends events with secrets masked."""
+    """Sends events with secrets masked, by both of the ways that Celery sends them."""
 
     app = None
 
-    def _prepare_event(self, type: str, fields: dict[str, Any], **options: Any) -> Any:
-        shown = {k: redactor().text(v) if k in _OPEN and isinstance(v, str) else v for k, v in fields.items()}
-        return super()._prepare_event(type, shown, **options)
-
     def send(self, type: str, *args: Any, **fields: Any) -> Any:
-        shown = {k: redactor().text(v) if k in _OPEN and isinstance(v, str) else v for k, v in fields.items()}
-        return super().send(type, *args, **shown)
+        return super().send(type, *args, **_masked(fields))
+
+    def publish(self, type: str, fields: Mapping[str, Any], *args: Any, **options: Any) -> Any:
+        return super().publish(type, _masked(fields), *args, **options)
 
 
 class RedactedEvents(Events):
