@@ -150,6 +150,8 @@ class RetryLater(Steer):
     """
 
     def __init__(self, after: float, reason: str = "", code: str | None = None) -> None:
+        if not -1e9 <= after <= 1e9:  # false for NaN, too; below zero means now, as a countdown does
+            raise ValueError(f"RetryLater: after is {after!r}; give a number of seconds up to 1e9")
         super().__init__(reason or f"retry in {after:g} s")
         self.after, self.reason, self.code = after, reason, code
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, fields
 from typing import Final, Literal
@@ -17,6 +18,13 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "on_stuck": ("review", "restart"),
     "on_dead_letter": ("hold", "propagate"),
 }
+
+
+def is_seconds(value: object) -> bool:
+    """Whether *value* is a number of seconds that the database's intervals and the system's timers can hold (about 30 years)."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return math.isfinite(value) and 0 <= value <= 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +45,11 @@ class Backoff:
     jitter: float = 30.0
 
     def __post_init__(self) -> None:
-        if self.initial < 0 or self.jitter < 0 or self.cap < 0:
-            raise ValueError("Backoff: initial, cap and jitter are seconds and can't be negative")
-        if self.factor < 1:
+        for name in ("initial", "cap", "jitter"):
+            value = getattr(self, name)
+            if not is_seconds(value):
+                raise ValueError(f"Backoff: {name} is {value!r}; give a number of seconds from 0 to 1e9")
+        if not isinstance(self.factor, (int, float)) or not math.isfinite(self.factor) or self.factor < 1:
             raise ValueError("Backoff: factor must be at least 1 (1 waits equally long each time)")
 
     def delay(self, retry: int, rng: random.Random) -> float:
@@ -79,12 +89,12 @@ class Policy:
     on_dead_letter: OnDeadLetter | None = None
 
     def __post_init__(self) -> None:
-        if self.max_retries is not None and self.max_retries < 0:
+        if self.max_retries is not None and (type(self.max_retries) is not int or self.max_retries < 0):
             raise ValueError("Policy: max_retries can't be negative (0 means one attempt)")
         for name in ("timeout", "soft_timeout"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValueError(f"Policy: {name} is in seconds and must be above 0")
+            if value is not None and not (is_seconds(value) and value > 0):
+                raise ValueError(f"Policy: {name} is {value!r}; it is in seconds and must be above 0 (at most 1e9)")
         if self.timeout is not None and self.soft_timeout is not None and self.soft_timeout >= self.timeout:
             raise ValueError("Policy: soft_timeout must be shorter than timeout, or it never fires")
         for name, allowed in _CHOICES.items():

@@ -16,7 +16,9 @@ from celeriac import ids
 from celeriac.asked import NewJob
 from celeriac.bridge import codec
 from celeriac.errors import EnqueueError, OptionNotSupported
+from celeriac.policy import is_seconds
 from celeriac.settle.settle import redactor
+from celeriac.text import storable
 
 #: Headers of a task message that have columns, or no meaning in the ledger; all others are kept in the payload.
 _COLUMNS: Final = frozenset(
@@ -57,6 +59,10 @@ def job_of(name: str, message: task_message, queue: str, priority: Any, options:
     """
     headers, _, (args, kwargs, embed), _ = message
     fresh = bool(options.get("celeriac_fresh"))
+    if not fresh:
+        headers["id"] = _text(
+            str(headers["id"]) if isinstance(headers["id"], uuid.UUID) else headers["id"], "task_id", 10_000
+        )
     task_id, alias = (uuid.UUID(headers["id"]), None) if fresh else ids.to_uuid(headers["id"])
     delay, run_at = _when(headers.get("countdown"), headers["eta"], "countdown")
     expires = headers["expires"]
@@ -64,16 +70,19 @@ def job_of(name: str, message: task_message, queue: str, priority: Any, options:
         lasts, until = _when(expires, None, "expires")
     else:
         lasts, until = None, _moment(expires, "expires")
-    hard = headers["timelimit"][0]
+    hard, soft = headers["timelimit"]
+    for what, limit in (("time_limit", hard), ("soft_time_limit", soft)):
+        if limit is not None and not (is_seconds(limit) and limit > 0):
+            raise EnqueueError(f"{what}={limit!r}: give a number of seconds above 0. Nothing was enqueued.")
     biz_id = options.get("biz_id")
     return NewJob(
         task_id=task_id,
         alias=alias,
         task_type=name,
-        queue=queue,
+        queue=_text(queue, "queue", 128),
         payload=codec.encode_payload(args, kwargs, embed, _kept(headers)),
         priority=_priority(priority),
-        biz_id=None if biz_id is None else str(biz_id),
+        biz_id=None if biz_id is None else _text(str(biz_id), "biz_id", 255),
         root_id=_other(headers["root_id"], task_id),
         parent_id=_other(headers["parent_id"], None),
         group_id=_other(headers["group"], None),
@@ -82,7 +91,7 @@ def job_of(name: str, message: task_message, queue: str, priority: Any, options:
         expires_in=lasts,
         expires_at=until,
         time_limit=None if hard is None else float(hard),
-        retry_count=int(headers["retries"] or 0),
+        retry_count=_retries(headers["retries"]),
         fresh=fresh,
     )
 
@@ -136,12 +145,37 @@ def _moment(value: Any, what: str) -> datetime | None:
             raise EnqueueError(f"{what}={value!r} is no ISO 8601 time. Nothing was enqueued.") from None
     if not isinstance(value, datetime):
         raise EnqueueError(f"{what}={value!r}: give a datetime. Nothing was enqueued.")
+    if not 1970 <= value.year <= 9998:
+        raise EnqueueError(f"{what}={value!r}: give a year from 1970 to 9998. Nothing was enqueued.")
     return timezone.make_aware(value) if timezone.is_naive(value) else value
+
+
+def _text(value: Any, what: str, longest: int) -> str:
+    """A text that a column holds."""
+    if not isinstance(value, str) or not value or len(value) > longest or storable(value) != value:
+        raise EnqueueError(
+            f"{what}={value!r:.100}: give a text of at most {longest} characters without NUL and lone surrogates. Nothing was enqueued."
+        )
+    return value
+
+
+def _retries(value: Any) -> int:
+    """How many retries a call says that it has spent."""
+    count = value or 0
+    if not isinstance(count, int) or not 0 <= count <= 30_000:
+        raise EnqueueError(f"retries={value!r:.100}: give a whole number from 0 to 30000. Nothing was enqueued.")
+    return count
 
 
 def _priority(priority: Any) -> int:
     """0-9, higher runs first; what other brokers allow beyond is cut to that."""
-    return 0 if priority is None else max(0, min(9, int(priority)))
+    if priority is None:
+        return 0
+    if not isinstance(priority, numbers.Real) or math.isnan(priority):
+        raise EnqueueError(
+            f"priority={priority!r:.100}: give a number from 0 to 9; higher runs first. Nothing was enqueued."
+        )
+    return max(0, min(9, int(max(-1.0, min(10.0, float(priority))))))
 
 
 def _other(task_id: str | None, own: uuid.UUID | None) -> uuid.UUID | None:

@@ -105,6 +105,10 @@ def encode_result(value: Any) -> str | None:
         raise ResultNotSerialisable(
             f"{path} is a {type(what).__module__}.{type(what).__qualname__}, which JSON can't keep. Return plain data, or nothing."
         ) from exc
+    if '"__type__"' in encoded and (disguised := _find(value, _is_disguised, "result")) is not None:
+        raise ResultNotSerialisable(
+            f"{disguised[0]} is a dict whose keys are __type__ and __value__: it would come back as another type. Use other keys."
+        )
     limit = conf.get("MAX_RESULT_BYTES")
     if len(encoded) > limit:
         raise ResultTooLarge(
@@ -159,7 +163,7 @@ def _is_unknown(value: Any) -> bool:
 
 def _is_disguised(value: Any) -> bool:
     """A dict that would come back as another type: its keys are the ones that kombu keeps types under."""
-    return type(value) is dict and value.keys() == {"__type__", "__value__"}
+    return isinstance(value, dict) and value.keys() == {"__type__", "__value__"}
 
 
 def _largest(body: Mapping[str, Any]) -> str:

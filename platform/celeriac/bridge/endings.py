@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback as tracebacks
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from celery import states as celery_states
@@ -30,7 +31,9 @@ def outcome_of(run: Run, task: Any, traced: Any) -> Outcome:
     if run.stopped:
         return _outcome(run, Decision(Status.PENDING, "handed_back", reason="its process was stopped by us"), None)
     if run.wish is not None:
-        return _outcome(run, _wished(run), _failure(ended) if ended is not None and ended.error is not None else None)
+        return _outcome(
+            run, _wished(run), _failure(run, ended) if ended is not None and ended.error is not None else None
+        )
     if ended is None:
         return _unreported(run, task, traced)
     if ended.state == celery_states.SUCCESS:
@@ -42,28 +45,21 @@ def outcome_of(run: Run, task: Any, traced: Any) -> Outcome:
         decision = Decision(
             Status.RETRY, "retried", delay, run.claimed.retry_count + 1, reason="Retry was raised without retry()"
         )
-        return _outcome(run, decision, _failure(ended))
-    failure = _failure(ended)
-    decision = on_failure(task.policy, ended.error, run.claimed.retry_count, rng)
+        return _outcome(run, decision, _failure(run, ended))
+    failure = _failure(run, ended)
+    decision = on_failure(task.policy, run.raised or ended.error, run.claimed.retry_count, rng)
     if isinstance(ended.error, PayloadUnreadable):
         decision = Decision(Status.DEAD_LETTER, "dead_lettered", reason="the stored arguments can't be read")
     return _outcome(run, decision, failure, args_repr=_args_repr(run))
 
 
-def lost_outcome(run_of: Outcome, decision: Decision, failure: Failure) -> Outcome:
-    """*run_of* with another end: the main process speaks for a dead child."""
-    from dataclasses import replace
-
-    return replace(
-        run_of,
-        status=decision.status,
-        arrow=decision.arrow,
-        delay=decision.delay,
-        retry_count=decision.retry_count,
-        parked_reason=decision.parked.value if decision.parked else None,
-        reason=decision.reason,
-        failure=failure,
-    )
+def unwritable(run: Run, task: Any, exc: BaseException) -> Outcome:
+    """The last resort: *run* ended in a way that could not be made into an outcome, or that the database can't hold. A person looks at it."""
+    failure = describe(exc)
+    decision = Decision(Status.DEAD_LETTER, "dead_lettered", reason="its outcome could not be written")
+    if task.policy is None:
+        decision = Decision(Status.FAILED, "failed", reason="its outcome could not be written")
+    return replace(_outcome(run, decision, failure), run_at=None, payload=None, retry_count=None, replaced_by=None)
 
 
 def along_of(run: Run, task: Any) -> Callable[[Outcome], None] | None:
@@ -166,12 +162,13 @@ def _outcome(
     )
 
 
-def _failure(ended: Ended) -> Failure:
-    assert ended.error is not None
+def _failure(run: Run, ended: Ended) -> Failure:
+    error = run.raised or ended.error
+    assert error is not None
     trace = ended.traceback if isinstance(ended.traceback, str) and ended.traceback else None
     if trace is None and not isinstance(ended.traceback, str):
         trace = "".join(tracebacks.format_tb(ended.traceback)) if ended.traceback is not None else None
-    return describe(ended.error, trace)
+    return describe(error, trace)
 
 
 def _args_repr(run: Run) -> str:

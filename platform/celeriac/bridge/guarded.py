@@ -54,20 +54,35 @@ def _travel(task: Any, tracer: Tracer, task_id: str, ref: Ref, request: dict[str
     if not claimed:
         return _ignored()
     job = claimed[0]
-    slot = _slot()
+    slot, pid = _slot(), os.getpid()
     limit = job.time_limit or hard_limit(task, app.conf.task_time_limit)
     with Run(job) as run:
         at.page.begin(slot, os.getpid(), job.ref.job, job.ref.fence, limit)
         traced = _traced(task, tracer, task_id, job, run, request)
         at.page.body_done(slot)
         run.stopped = terminate_handler_fired() and (run.ended is None or run.ended.state != states.SUCCESS)
-    outcome = endings.outcome_of(run, task, traced)
-    settled = settle([outcome], at.id, at.spool, endings.along_of(run, task))
+    if os.getpid() != pid:
+        os._exit(
+            0
+        )  # the body has forked and both copies came back: this job, its pipes and its slot are the first one's
+    settled = _settled(run, task, traced)
     at.page.idle(slot)
     if run.stopped:
         raise SystemExit(os.EX_TEMPFAIL)  # the pool's loop expects to be left
     # Refused or spooled: the ledger has not seen a success, so none is shown.
     return traced if settled else _ignored()
+
+
+def _settled(run: Run, task: Any, traced: Any) -> list[Ref]:
+    """Settle *run*. What can't be made into an outcome, or written, ends the job all the same: the child must not die of it."""
+    at = here()
+    try:
+        return settle([endings.outcome_of(run, task, traced)], at.id, at.spool, endings.along_of(run, task))
+    except (
+        Exception
+    ) as exc:  # hostile exceptions, numbers that no column holds; a database that is away doesn't come here
+        logger.exception("The outcome of %s could not be written", run.claimed.public_id)
+        return settle([endings.unwritable(run, task, exc)], at.id, at.spool)
 
 
 def _traced(task: Any, tracer: Tracer, task_id: str, job: Claimed, run: Run, request: dict[str, Any]) -> Any:

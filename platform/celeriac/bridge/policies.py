@@ -12,24 +12,28 @@ from typing import Any
 from celery.exceptions import Ignore, Reject, Retry
 
 from celeriac import conf
-from celeriac.policy import DEFAULT
+from celeriac.errors import RetryLater
+from celeriac.policy import DEFAULT, is_seconds
 from celeriac.run.current import current_of
 from celeriac.run.run import Wish
 from celeriac.settle.decide import on_failure
+from celeriac.settle.failure import describe
 from celeriac.states import Status
 
 rng = random.SystemRandom()
 
 
 def apply(task: Any) -> None:
-    """Give *task* its policy's retries. A task without a policy is left alone."""
-    policy = task.policy
-    if policy is None or hasattr(task, "_celeriac_run"):
+    """Put our wrapper around *task*'s body: it remembers what the body raised, and gives a task with a policy its retries.
+
+    Remembered, because Celery hands on a copy that survives pickling: an exception with a constructor of its own loses its class and code.
+    """
+    if hasattr(task, "_celeriac_run"):
         return
-    full = policy.over(DEFAULT)
-    if policy.max_retries is not None or type(task).max_retries == 3:
+    policy = task.policy
+    if policy is not None and (policy.max_retries is not None or type(task).max_retries == 3):
         # An explicit self.retry() obeys the same bound as the policy.
-        task.max_retries = full.max_retries
+        task.max_retries = policy.over(DEFAULT).max_retries
     body = task._celeriac_run = task.run
 
     @wraps(body)
@@ -42,11 +46,14 @@ def apply(task: Any) -> None:
             under_way = current_of(task.request.id) if task.request.id else None
             if under_way is None or task.request.is_eager:
                 raise
+            under_way.raised = exc
+            if task.policy is None and not isinstance(exc, RetryLater):
+                raise
             decision = on_failure(task.policy, exc, under_way.claimed.retry_count, rng)
             if decision.status is not Status.RETRY:
                 raise
             assert decision.retry_count is not None
-            under_way.wish = Wish(decision.delay, decision.retry_count, code=getattr(exc, "code", None))
+            under_way.wish = Wish(decision.delay, decision.retry_count, code=describe(exc, "").code)
             raise Retry(exc=exc, when=decision.delay) from exc
 
     task.run = run
@@ -57,14 +64,15 @@ def hard_limit(task: Any, conf_limit: float | None) -> float | None:
     policy = task.policy
     named = policy.timeout if policy is not None else None
     limit = named or task.time_limit or conf_limit
-    return None if not limit else float(limit)
+    return float(limit) if limit and is_seconds(limit) else None
 
 
 def soft_limit(task: Any, asked: float | None, conf_limit: float | None) -> float | None:
     """Soft limit of one run in seconds: call, then policy, then task, then the app's setting."""
     policy = task.policy
     named = policy.soft_timeout if policy is not None else None
-    return asked or named or task.soft_time_limit or conf_limit
+    limit = asked or named or task.soft_time_limit or conf_limit
+    return float(limit) if limit and is_seconds(limit) else None
 
 
 def on_lost_of(task: Any | None) -> str:

@@ -11,15 +11,20 @@ from contextvars import Token
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import TransactionStatus
 
 from celeriac.asked import NewJob
 from celeriac.run import current as _module
 
 if TYPE_CHECKING:
     from celeriac.ledger.rows import Claimed
+
+
+_IDLE: Final = TransactionStatus.IDLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ class Run:
     ended: Ended | None = None
     wish: Wish | None = None
     held: list[NewJob] = field(default_factory=list)
+    raised: BaseException | None = None
+    """What the body raised, as it was raised."""
     stopped: bool = False
     """The process was told to die by its main process before the body was through."""
     seconds: float = 0.0
@@ -77,25 +84,32 @@ class Run:
 def roll_back_what_was_left_open() -> None:
     """No transaction of a task body reaches the settle, or the next job.
 
-    A task can leave ``set_autocommit(False)``, an ``atomic`` that was entered by hand, or a broken connection. Such a connection is
-    dropped: what was not committed is rolled back by the server, and Django's idea of it starts anew.
+    A task can leave ``set_autocommit(False)``, an ``atomic`` that was entered by hand, a ``BEGIN`` sent as plain SQL (of which Django knows
+    nothing), or a broken connection. Such a connection is dropped: what was not committed is rolled back by the server, and Django's
+    idea of it starts anew.
     """
     for connection in connections.all(initialized_only=True):
-        if connection.connection is None:
-            if not connection.in_atomic_block:
-                continue
-        elif not connection.in_atomic_block and connection.get_autocommit() and not connection.errors_occurred:
-            continue
-        left_open = connection.in_atomic_block or (
-            connection.connection is not None and not connection.get_autocommit()
-        )
-        if not left_open:
+        if _left_open(connection):
+            connection.in_atomic_block = False
+            connection.needs_rollback = False
+            connection.closed_in_transaction = False
+            connection.savepoint_ids = []
+            connection.atomic_blocks = []
+            connection.run_on_commit = []
+            connection.close()
+        elif connection.connection is not None and connection.errors_occurred:
             connection.close_if_unusable_or_obsolete()
-            continue
-        connection.in_atomic_block = False
-        connection.needs_rollback = False
-        connection.closed_in_transaction = False
-        connection.savepoint_ids = []
-        connection.atomic_blocks = []
-        connection.run_on_commit = []
-        connection.close()
+
+
+def _left_open(connection: BaseDatabaseWrapper) -> bool:
+    if connection.in_atomic_block:
+        return True
+    direct = connection.connection
+    if direct is None:
+        return False
+    if not connection.get_autocommit():
+        return True
+    if connection.vendor != "postgresql":
+        return False
+    # What the session itself says; psycopg 3 knows without asking the server.
+    return not direct.autocommit or direct.pgconn.transaction_status != _IDLE

@@ -26,8 +26,7 @@ def describe(error: BaseException, trace: str | None = None) -> Failure:
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     if trace is None:
         trace = _traceback(error)
-    own = getattr(error, "code", None)
-    code = own if isinstance(own, str) and codes.is_well_formed(own) else _shipped(error)
+    code = _own_code(error) or _shipped(error)
     return Failure(
         code=code,
         kind=text.storable(name, 255),
@@ -35,6 +34,14 @@ def describe(error: BaseException, trace: str | None = None) -> Failure:
         traceback=text.storable(trace, TRACEBACK),
         fingerprint=fingerprint(code, trace),
     )
+
+
+def _own_code(error: BaseException) -> str | None:
+    try:
+        own = getattr(error, "code", None)
+    except Exception:  # a property of a user's class; what it raises must not decide about the job
+        return None
+    return own if isinstance(own, str) and codes.is_well_formed(own) else None
 
 
 def fingerprint(code: str, trace: str) -> str:

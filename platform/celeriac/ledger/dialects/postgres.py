@@ -10,6 +10,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 
+def _bounded(seconds: str) -> str:
+    """*seconds*, at most what an interval holds; NULL stays NULL (LEAST alone would pass it over), NaN is the bound."""
+    return f"CASE WHEN {seconds} IS NOT NULL THEN LEAST({seconds}, 1e9) END"
+
+
 @lru_cache(maxsize=256)
 def accept_one(now: str, given: tuple[str, ...], fresh: bool) -> str:
     """Both rows of one job in one round trip. A task_id that exists changes nothing and returns no row.
@@ -97,7 +102,7 @@ WITH asked AS (
     UPDATE celeriac_live l
     SET status = 'RUNNING', fence = l.fence + 1, attempt = l.attempt + 1, worker = me.id, child_pid = %(pid)s::int,
         claimed_at = {now}, since = {now},
-        deadline = {now} + make_interval(secs => COALESCE(l.time_limit, a.time_limit) + %(grace)s::float8)
+        deadline = {now} + make_interval(secs => {_bounded("COALESCE(l.time_limit, a.time_limit)")} + %(grace)s::float8)
     FROM asked a, me
     WHERE l.job_id = a.job_id AND l.status = 'DISPATCHED' AND l.fence = a.fence
       AND (l.expires_at IS NULL OR l.expires_at > {now})
@@ -154,7 +159,7 @@ WITH asked AS (
     WHERE {source_guard} FOR UPDATE OF l{"" if wait else " SKIP LOCKED"}
 )
 UPDATE celeriac_live l
-SET status = a.target, fence = l.fence + a.raise_by, run_at = COALESCE(a.run_at, {now} + make_interval(secs => a.delay), l.run_at), since = {now},
+SET status = a.target, fence = l.fence + a.raise_by, run_at = COALESCE(a.run_at, {now} + make_interval(secs => {_bounded("a.delay")}), l.run_at), since = {now},
     parked_reason = a.parked_reason, retry_count = COALESCE(a.retry_count, l.retry_count), lost_count = l.lost_count + a.lost_by,
     priority = COALESCE(a.priority, l.priority), sent_count = 0, worker = NULL, child_pid = NULL, claimed_at = NULL, deadline = NULL,
     dispatched_at = NULL, dispatch_term = NULL

@@ -8,7 +8,9 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from celeriac import conf
 from celeriac.guard import switches
+from celeriac.models import Worker
 
 HELP = "Switch consumption of a task type or a queue on or off; without arguments, show what is off."
 
@@ -35,6 +37,10 @@ def run(options: dict[str, Any], out: Any) -> int:
         raise CommandError(
             "Say what and which way, for example: switch type shop.sms off --reason 'gateway maintenance'"
         )
+    if not _known(options["kind"], options["name"]):
+        out.write(
+            f"Note: no live worker {'consumes' if options['kind'] == 'queue' else 'knows'} {options['name']!r}. Is it spelt right?"
+        )
     row = switches.turn(
         options["kind"], options["name"], on=options["state"] == "on", actor=getpass.getuser(), reason=options["reason"]
     )
@@ -42,3 +48,9 @@ def run(options: dict[str, Any], out: Any) -> int:
         f"{options['kind']} {options['name']} is {options['state']} (version {row.version}); effective within 2 s."
     )
     return 0
+
+
+def _known(kind: str, name: str) -> bool:
+    """Whether a live worker serves *name*: a misspelt switch holds nothing."""
+    field = "queues" if kind == "queue" else "tasks"
+    return Worker.objects.using(conf.alias()).alive().filter(**{f"{field}__contains": [name]}).exists()

@@ -1,0 +1,52 @@
+"""What can't be kept is refused where it is asked for, by name and with the remedy."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from celeriac.bridge.asking import job_of
+from celeriac.bridge.door import Door
+from celeriac.errors import EnqueueError
+from tasks import app
+
+ID = "01a22f3b-29c0-752d-97e2-b70489b2f834"
+
+
+def asked(priority: Any = None, queue: str = "sms", task_id: Any = ID, **options: Any) -> Any:
+    known = {"countdown", "eta", "expires", "time_limit", "soft_time_limit", "retries"}
+    given = {name: options.pop(name) for name in list(options) if name in known}
+    door: Door = app.amqp
+    message = door.as_task_v2(task_id, "shop.sms", args=(1,), **given)
+    return job_of("shop.sms", message, queue, priority, options)
+
+
+@pytest.mark.parametrize(
+    ("named", "value"),
+    [
+        ("time_limit", math.nan), ("time_limit", math.inf), ("time_limit", 1e30), ("time_limit", -1), ("time_limit", "5"),
+        ("soft_time_limit", math.nan), ("soft_time_limit", "5"),
+        ("countdown", math.nan), ("countdown", 1e30), ("countdown", "5"),
+        ("eta", "tomorrow"), ("eta", datetime(9999, 12, 31, 23, 59, tzinfo=UTC)),
+        ("retries", 10**9), ("retries", "x"),
+        ("priority", "high"), ("priority", math.nan),
+        ("queue", "a\x00b"), ("queue", "q" * 129),
+        ("biz_id", "b" * 256), ("biz_id", "\ud800"),
+        ("task_id", "a\x00b"), ("task_id", 7),
+    ],
+)  # fmt: skip
+def test_what_no_column_holds_is_refused_by_name(named: str, value: Any) -> None:
+    with pytest.raises(EnqueueError, match=named):
+        asked(**{named: value})
+
+
+@pytest.mark.parametrize(("value", "kept"), [(None, 0), (99, 9), (-5, 0), (5.9, 5), (math.inf, 9), (True, 1)])
+def test_a_priority_is_cut_to_what_there_is(value: Any, kept: int) -> None:
+    assert asked(priority=value).priority == kept
+
+
+def test_a_countdown_below_zero_is_due_now() -> None:
+    assert asked(countdown=-5).delay == 0.0
