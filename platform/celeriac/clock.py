@@ -34,11 +34,6 @@ class Now(Func):
         return now_sql(), ()
 
 
-def shifted() -> float:
-    """Seconds by which the ledger's clock is moved in this process (0 outside tests)."""
-    return _shift_seconds
-
-
 @contextmanager
 def shift(seconds: float) -> Iterator[None]:
     """Move the ledger's clock by *seconds* for this process, in tests. Nested shifts add up."""

@@ -81,10 +81,6 @@ class Moved(LedgerError):
     """
 
 
-class NotTheLeader(LedgerError):
-    """Another scheduler holds a newer term; this one must write nothing."""
-
-
 class ConfigurationError(CeleriacError):
     """A setting is wrong. The message names the setting and the remedy."""
 

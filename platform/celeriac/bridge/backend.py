@@ -6,11 +6,9 @@ outside the ledger stay with django-celery-results, in the same database.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from celery import states as celery_states
-from celery.app.task import Context
 from django_celery_results.backends import DatabaseBackend
 from kombu.exceptions import EncodeError
 
@@ -147,8 +145,3 @@ class LedgerBackend(DatabaseBackend):
         """The result is forgotten, the job is not: it is the ledger's."""
         if not Job.objects.using(conf.alias()).known_as(task_id).update(result=None):
             super()._forget(task_id)
-
-
-def context_from(headers: dict[str, Any]) -> Context:
-    """A request context from message headers, for signals sent by the main process."""
-    return Context(json.loads(json.dumps(headers, default=repr)))

@@ -7,7 +7,6 @@ run it with no arguments or throw it away.
 from __future__ import annotations
 
 import json
-import uuid
 from typing import Any, Final
 
 from celery.utils.saferepr import saferepr
@@ -27,11 +26,6 @@ BODY: Final = b"[]"
 def broker_queue(queue: str) -> str:
     """The broker queue that carries the jobs of *queue*."""
     return QUEUE_PREFIX + queue
-
-
-def ledger_queue(routing_key: str) -> str:
-    """The inverse of :func:`broker_queue`; a plain queue is itself."""
-    return routing_key.removeprefix(QUEUE_PREFIX)
 
 
 def headers_for(job: Staged, term: int, redact: Redactor) -> dict[str, Any]:
@@ -85,12 +79,3 @@ def raw(body: Any) -> bytes:
     if isinstance(body, str):
         return body.encode("utf-8", "surrogatepass")
     return json.dumps(body, default=repr).encode()
-
-
-def is_uuid(text: str) -> bool:
-    """Whether *text* is a UUID."""
-    try:
-        uuid.UUID(text)
-    except (ValueError, AttributeError, TypeError):
-        return False
-    return True

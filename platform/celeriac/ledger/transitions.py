@@ -17,6 +17,7 @@ from celeriac.ledger.dialects import postgres as sql
 from celeriac.ledger.rows import Claimed, Moved, Staged, Why
 from celeriac.ledger.session import atomic, connection, fetch
 from celeriac.models import DeadLetter, ErrorEvent, History, Job, Live
+from celeriac.models.live import RESCUED_PRIORITY
 from celeriac.outcomes import Failure, Outcome, Ref
 from celeriac.redaction import Redactor
 from celeriac.states import ENDED, LIVE, Arrow, ParkedReason, Status, arrow
@@ -394,7 +395,7 @@ def _move_params(
 
 
 #: A job that lost its worker starts before everything that a caller can ask for.
-RESCUED: Final = 10
+RESCUED: Final = RESCUED_PRIORITY
 
 
 def _moved(row: tuple[Any, ...]) -> Moved:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
 from typing import ClassVar
 
 from django.db import models
@@ -40,10 +39,6 @@ class JobQuerySet(models.QuerySet["Job"]):
     def known_as(self, task_id: str) -> JobQuerySet:
         """The job that a caller knows by *task_id*, which need not be a UUID."""
         return self.filter(task_id=ids.to_uuid(task_id)[0])
-
-    def of_types(self, types: Iterable[str]) -> JobQuerySet:
-        """Jobs of any of these task types."""
-        return self.filter(task_type__in=list(types))
 
 
 class Job(models.Model):
