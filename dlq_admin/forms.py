@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import uuid
+from collections.abc import Iterable
 from typing import Any, Final
 
 from django import forms
@@ -13,6 +15,8 @@ from dlq_admin.shown import pretty
 
 #: Letters that one confirmation may move; each is a transaction of its own, and a page has to answer in time.
 MOST_AT_ONCE: Final = 500
+#: Workers that one confirmation may drain.
+MOST_WORKERS: Final = 200
 
 
 class DecisionForm(forms.Form):
@@ -47,6 +51,32 @@ class ManyForm(forms.Form):
                 _("At most %(most)d letters at once."), code="too_many", params={"most": MOST_AT_ONCE}
             )
         return seen
+
+
+class WorkersForm(forms.Form):
+    """One reason for one or several workers."""
+
+    workers = forms.CharField(widget=forms.HiddenInput)
+    reason = DecisionForm.base_fields["reason"]
+
+    @classmethod
+    def of(cls, workers: Iterable[uuid.UUID]) -> WorkersForm:
+        """The form before it was filled in."""
+        return cls(initial={"workers": ",".join(map(str, workers))})
+
+    def clean_workers(self) -> list[uuid.UUID]:
+        """Incarnations, each once."""
+        try:
+            chosen = list(dict.fromkeys(uuid.UUID(text) for text in self.cleaned_data["workers"].split(",")))
+        except ValueError as exc:
+            raise ValidationError(
+                _("The selection can't be read. Select the workers again."), code="unreadable"
+            ) from exc
+        if len(chosen) > MOST_WORKERS:
+            raise ValidationError(
+                _("At most %(most)d workers at once."), code="too_many", params={"most": MOST_WORKERS}
+            )
+        return chosen
 
 
 class JsonField(forms.CharField):

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 
 from celeriac import conf, ids
 from celeriac.models import DeadLetter, Job
@@ -96,6 +97,9 @@ class JobAdmin(ReadOnlyAdmin):
         if job.biz_id:
             yield Fact(_("Business id"), shown(job.biz_id))
         yield Fact(_("Attempts"), _attempts(job))
+        if suspicion := _suspicion(job):
+            lost = ngettext("aboard %(count)d lost worker", "aboard %(count)d lost workers", suspicion)
+            yield Fact(_("Suspicion"), lost % {"count": suspicion})
         yield Fact(_("Accepted"), job.created_at)
         if job.ended_at is not None:
             yield Fact(_("Ended"), job.ended_at)
@@ -116,6 +120,12 @@ class JobAdmin(ReadOnlyAdmin):
             "story": story(job),
             "failures": failures(job),
         }
+
+
+def _suspicion(job: Job) -> int:
+    """With how many workers that were lost it was aboard since it last ended a run."""
+    live = getattr(job, "live", None)
+    return int(live.suspicion) if live is not None else 0
 
 
 def _attempts(job: Job) -> int:

@@ -95,6 +95,10 @@ class ReadOnlyAdmin(_ModelAdmin):
         """Only what the list's own filters ask."""
         return lookup in self.lookups
 
+    def title(self, obj: Any) -> str:
+        """What the detail page is called."""
+        return shown(obj)
+
     def facts(self, request: HttpRequest, obj: Any) -> Iterator[Fact]:
         """The lines of the detail page."""
         raise NotImplementedError
@@ -120,7 +124,7 @@ class ReadOnlyAdmin(_ModelAdmin):
             **self.detail_context(request, obj),
             **(extra_context or {}),
         }
-        return self.page(request, self.detail_template, shown(obj), obj, context)
+        return self.page(request, self.detail_template, self.title(obj), obj, context)
 
     def page(
         self, request: HttpRequest, template: str, title: object, obj: Any, context: dict[str, Any]

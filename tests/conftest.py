@@ -92,5 +92,7 @@ def product(
             "DJANGO_SETTINGS_MODULE": "settings.test",
             "DJANGO_SECRET_KEY": settings.SECRET_KEY,
             "CELERIAC_SPOOL_DIR": str(folder / "spool"),
+            # Tests start the schedulers they want, and kill them one by one; those of the embedded one say otherwise.
+            "CELERIAC_EMBED_SCHEDULER": "false",
         }
         yield Product(services, url, env, folder)

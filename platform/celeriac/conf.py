@@ -43,6 +43,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     "STALL_AFTER": Setting(15.0, float, "seconds", "No beat for so long with the lock held: the worker is stalled, its jobs run elsewhere.", 2),
     "SETTLE_IN": Setting(5.0, float, "seconds", "Nobody is judged until the database and the scheduler's session are older.", 0),
     "LEASE_SECONDS": Setting(3.0, float, "seconds", "A scheduler that holds its lock but hasn't renewed for so long is replaced.", 1),
+    "EMBED_SCHEDULER": Setting(True, bool, "", "Workers start a scheduler of their own while fewer than two stand ready."),
     "POLL_BUSY": Setting(0.001, float, "seconds", "Pause of the scheduler after a pass that found work: slots free up within milliseconds.", 0),
     "POLL_MIN": Setting(0.02, float, "seconds", "First pause of the scheduler when it has found no more work.", 0.001),
     "POLL_MAX": Setting(0.25, float, "seconds", "Longest pause of the scheduler while idle.", 0.01),

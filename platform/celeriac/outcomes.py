@@ -60,5 +60,7 @@ class Outcome:
     trace_id: str | None = None
     lost_by: int = 0
     """1: the death of the job's own process is charged to it."""
+    suspicion: int | None = None
+    """With how many lost workers it was aboard. Absent: a run that ended by itself clears it."""
     args_repr: str = ""
     """Redacted, for a dead letter."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,10 +28,16 @@ def paper(product: Product) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def fleet(product: Product, paper: Path) -> Iterator[Fleet]:
+def overrides() -> dict[str, str]:
+    """What a module's fleet has in its environment beside the usual; modules that want something have a fixture of this name."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def fleet(product: Product, paper: Path, overrides: dict[str, str]) -> Iterator[Fleet]:
     """A fleet of the probe app without members yet. Before it goes, the doctor must find nothing."""
     effects.create()
-    with product.fleet(app="tests.support.probe", env={"PROBE_FOLDER": str(paper)}) as fleet:
+    with product.fleet(app="tests.support.probe", env={"PROBE_FOLDER": str(paper), **overrides}) as fleet:
         yield fleet
         finding = wait_until(lambda: examined(fleet), what="the doctor has looked", timeout=DOCTOR_LIMIT)
         assert finding["clean"], f"{json.dumps(finding, indent=1)}\n{fleet.logs()}"
@@ -53,6 +60,14 @@ def open_gate(paper: Path) -> Callable[[str], None]:
         probe.gate(name).touch()
 
     return let_through
+
+
+@pytest.fixture
+def gate(open_gate: Callable[[str], None]) -> Iterator[str]:
+    """The name of a gate that is open when the test is over."""
+    name = uuid.uuid4().hex
+    yield name
+    open_gate(name)
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from django.db import connections
 
 from celeriac.models import Worker
 from celeriac.states import Status
-from tests.support import effects, probe, watch
+from tests.support import databases, effects, probe, watch
 from tests.support.fleet import Fleet
 from tests.support.product import Product
 from tests.support.waiting import wait_until
@@ -95,17 +95,13 @@ def test_the_database_restarts_under_two_hundred_short_jobs_and_none_runs_twice(
 
 def test_sessions_that_are_cut_off_cost_nothing(fleet: Fleet, product: Product, paper: Path) -> None:
     jobs = [probe.pause_on_paper.delay("cut off", 0.02) for _ in range(150)]
-    with connections["default"].cursor() as cursor:
-        for turn in range(1, 6):
-            wait_until(
-                lambda turn=turn: sum(effects.on_paper(paper)[job.id] for job in jobs) >= 20 * turn,
-                what=f"it goes on after {turn - 1} cuts",
-                dump=fleet.logs,
-            )
-            cursor.execute(
-                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
+    for turn in range(1, 6):
+        wait_until(
+            lambda turn=turn: sum(effects.on_paper(paper)[job.id] for job in jobs) >= 20 * turn,
+            what=f"it goes on after {turn - 1} cuts",
+            dump=fleet.logs,
+        )
+        databases.cut_sessions()
 
     assert watch.all_ended(jobs, dump=fleet.logs) == {"SUCCEEDED": 150}
     ran = effects.on_paper(paper)

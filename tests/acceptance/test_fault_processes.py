@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -18,7 +17,6 @@ from tests.support.fleet import Fleet
 from tests.support.processes import Member
 from tests.support.waiting import wait_until
 
-Open = Callable[[str], None]
 # A noisy machine's slack on what the design bounds; the measured figure is printed.
 SLACK = 4.0  # seconds
 
@@ -28,14 +26,6 @@ def members(fleet: Fleet) -> None:
     """A leader, and a worker that never dies."""
     fleet.scheduler(wait=False)
     fleet.worker("default", 4)
-
-
-@pytest.fixture
-def gate(open_gate: Open) -> Iterator[str]:
-    """A gate that is open when the test is over."""
-    name = uuid.uuid4().hex
-    yield name
-    open_gate(name)
 
 
 def _row(member: Member) -> Worker:

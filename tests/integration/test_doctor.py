@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
@@ -13,9 +14,12 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
+from celeriac import clock
 from celeriac.guard import switches
 from celeriac.ledger import transitions
+from celeriac.ledger.dialects.postgres_fleet import TAKE_WITNESS_LOCK
 from celeriac.ledger.rows import Why
+from celeriac.ledger.session import own_session
 from celeriac.models import Control, DeadLetter, Job, Lease, Live, Quarantined, Worker
 from celeriac.outcomes import Ref
 from celeriac.settle.spool import Spool
@@ -86,6 +90,27 @@ def _a_worker_was_deleted_under_its_job(on: Worker) -> None:
     on.delete()
 
 
+def _a_process_has_two_jobs(on: Worker) -> None:
+    for _ in range(2):
+        letters.claim(letters.accept(), on)
+    Live.objects.update(claimed_at=_ago(timedelta(seconds=30)))
+
+
+def _nobody_serves_the_queue(on: Worker) -> None:
+    _long_ago(letters.accept(queue="elsewhere"))
+
+
+def _the_only_job_of_a_queue_without_a_worker_was_dispatched(on: Worker) -> None:
+    job = letters.accept(queue="elsewhere")
+    letters.dispatch(job)
+    Live.objects.update(run_at=_ago(LONG), since=_ago(LONG))
+
+
+def _the_only_worker_of_a_queue_is_deaf(on: Worker) -> None:
+    Worker.objects.update(state=Worker.State.DEAF)
+    _long_ago(letters.accept())
+
+
 def _nothing_was_sent_again(on: Worker) -> None:
     job = letters.accept()
     letters.dispatch(job)
@@ -152,6 +177,10 @@ DAMAGE: list[tuple[str, Callable[[Worker], None]]] = [
     ("running-past-deadline", _a_deadline_is_over),
     ("running-under-a-dead-worker", _a_worker_ended_under_its_job),
     ("running-under-a-dead-worker", _a_worker_was_deleted_under_its_job),
+    ("two-live-claims", _a_process_has_two_jobs),
+    ("nobody-consumes", _nobody_serves_the_queue),
+    ("nobody-consumes", _the_only_job_of_a_queue_without_a_worker_was_dispatched),
+    ("nobody-consumes", _the_only_worker_of_a_queue_is_deaf),
     ("dispatched-too-long", _nothing_was_sent_again),
     ("overdue", _nothing_was_dispatched),
     ("parked-for-nothing", _the_switch_is_on_again),
@@ -184,8 +213,40 @@ def test_outcomes_that_wait_on_disk_are_found(spool: Spool) -> None:
     assert found() == {"spool": 1}
 
 
+@contextmanager
+def witness_lock(key: int) -> Iterator[None]:
+    """Somebody's session that holds the witness lock with that key."""
+    session = own_session("default")
+    try:
+        with session.cursor() as cursor:
+            cursor.execute(TAKE_WITNESS_LOCK, [key])
+        yield
+    finally:
+        session.close()
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["of_an_incarnation_that_ended", "of_no_incarnation_at_all"])
+def test_a_witness_lock_that_no_living_incarnation_owns_is_found(ended: bool) -> None:
+    letters.worker()
+    Worker.objects.update(lock_key=-4711, ended_at=timezone.now() if ended else None)
+    with witness_lock(-4711 if ended else 4711):
+        assert found() == {}, "a worker takes its lock before its row is there, and keeps it while it says good-bye"
+        with clock.shift(60):
+            assert found() == {"lock-without-incarnation": 1}
+    with clock.shift(60):
+        assert found() == {}
+
+
+def test_the_witness_lock_of_a_living_incarnation_is_no_finding() -> None:
+    letters.worker()
+    Worker.objects.update(lock_key=4711)
+    with witness_lock(4711), clock.shift(60):
+        assert found() == {}
+
+
 def test_every_check_has_its_damage() -> None:
-    assert {check.name for check in doctor.CHECKS} == {check for check, _ in DAMAGE} | {"spool"}
+    apart = {"spool", "lock-without-incarnation"}
+    assert {check.name for check in doctor.CHECKS} == {check for check, _ in DAMAGE} | apart
 
 
 # ---- what is no damage -----------------------------------------------------------------------------------------------------
@@ -206,8 +267,25 @@ def _queue_switched_off(on: Worker) -> None:
     _long_ago(letters.accept())
 
 
-def _nobody_serves_the_queue(on: Worker) -> None:
+def _a_queue_without_a_worker_is_switched_off(on: Worker) -> None:
+    switches.turn("queue", "elsewhere", on=False, actor="amy", reason="no workers yet")
     _long_ago(letters.accept(queue="elsewhere"))
+
+
+def _nobody_serves_the_queue_yet(on: Worker) -> None:
+    letters.accept(queue="elsewhere")
+
+
+def _a_suspect_waits_for_a_worker_without_one(on: Worker) -> None:
+    letters.claim(letters.accept(), on)
+    Live.objects.update(suspicion=1)
+    waiting = letters.accept()
+    _long_ago(waiting, suspicion=2)
+
+
+def _a_threads_pool_runs_several_jobs(on: Worker) -> None:
+    Worker.objects.update(pool="threads")
+    _a_process_has_two_jobs(on)
 
 
 def _nobody_knows_the_type(on: Worker) -> None:
@@ -249,7 +327,10 @@ def _an_open_letter(on: Worker) -> None:
 HEALTH = [
     _switched_off,
     _queue_switched_off,
-    _nobody_serves_the_queue,
+    _a_queue_without_a_worker_is_switched_off,
+    _nobody_serves_the_queue_yet,
+    _a_suspect_waits_for_a_worker_without_one,
+    _a_threads_pool_runs_several_jobs,
     _nobody_knows_the_type,
     _no_slot_is_free,
     _due_much_later,

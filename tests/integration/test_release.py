@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import pytest
 from django.core.management import CommandError, call_command
 
 from celeriac.ledger import transitions
 from celeriac.ledger.rows import Why
-from celeriac.models import History, Job
+from celeriac.models import History, Job, Live
 from celeriac.states import ParkedReason, Status
 from tests.support import letters
 
@@ -26,6 +28,23 @@ def test_a_job_held_for_review_runs_again_with_who_and_why_in_its_history() -> N
     call_command("celeriac", "release", job.public_id, "--reason", "the payment was looked up")
     assert Job.objects.with_status().get(pk=job.pk).status is Status.PENDING
     assert History.objects.filter(job=job).last().reason == "the payment was looked up"
+
+
+def test_the_old_run_is_refused_from_then_on_and_the_person_is_told() -> None:
+    job = letters.accept()
+    on = letters.worker()
+    claimed = letters.claim(job, on)
+    assert transitions.shift("held", [claimed.ref], Why("test", "stalled", on.pk), parked=ParkedReason.REVIEW)
+    out = StringIO()
+
+    call_command("celeriac", "release", job.public_id, "--reason", "it did nothing yet", stdout=out)
+
+    assert "may still be at work" in out.getvalue()
+    assert Live.objects.get(job=job).fence > claimed.ref.fence
+    assert History.objects.filter(job=job).last().event == "released"
+    with pytest.raises(AssertionError, match="refused"):
+        letters.settle(claimed, on)
+    assert Job.objects.with_status().get(pk=job.pk).status is Status.PENDING
 
 
 @pytest.mark.parametrize("reason", [ParkedReason.SWITCH, ParkedReason.NO_HANDLER])

@@ -9,9 +9,9 @@ from celeriac.guard import switches
 from celeriac.ledger import transitions
 from celeriac.ledger.rows import Why
 from celeriac.models import Job, Lease, Live, Worker
-from celeriac.observe.story import Entry, story, why_waiting
+from celeriac.observe.story import _EVENTS, Entry, story, why_waiting
 from celeriac.outcomes import Ref
-from celeriac.states import ParkedReason, Status
+from celeriac.states import ARROWS, Arrow, ParkedReason, Status
 from celeriac.triage import letters as triage
 from celeriac.triage.letters import Decider
 from tests.support import letters
@@ -156,6 +156,57 @@ def test_a_dispatched_job_whose_workers_have_gone_says_so() -> None:
     letters.dispatch(job)
     Worker.objects.update(ended_at="2020-01-01T00:00:00Z")
     assert "No live worker consumes queue sms." in waits(job)
+
+
+def test_a_suspect_says_why_and_how_it_runs_next() -> None:
+    letters.worker()
+    letters.lease()
+    job = letters.accept()
+    Live.objects.filter(job=job).update(suspicion=1)
+    assert "1 worker was lost with it aboard. It runs next through a worker's own queue." in waits(job)
+    Live.objects.filter(job=job).update(suspicion=2)
+    assert "2 workers were lost with it aboard. It runs alone on a worker next" in waits(job)
+    assert "It waits for a worker without a suspect." not in waits(job)
+
+
+def test_a_suspect_that_waits_for_a_worker_without_one_says_so() -> None:
+    on = letters.worker()
+    letters.lease()
+    letters.claim(letters.accept(), on)
+    Live.objects.update(suspicion=1)
+    job = letters.accept()
+    Live.objects.filter(job=job).update(suspicion=2)
+    assert waits(job).endswith("It waits for a worker without a suspect.")
+
+
+def test_a_suspect_that_was_dispatched_names_the_worker_it_was_sent_to() -> None:
+    on = letters.worker()
+    job = letters.accept()
+    letters.dispatch(job)
+    Live.objects.filter(job=job).update(suspicion=2, worker=on.pk)
+    assert waits(job).startswith(f"Sent to sms1@host ({str(on.pk)[:8]}) alone ")
+    assert "2 workers were lost with it aboard." in waits(job)
+
+
+@pytest.mark.parametrize("state", ["starting", "deaf", "wedged", "draining", "stopping"])
+def test_a_queue_whose_workers_do_not_consume_says_who_and_why(state: str) -> None:
+    job = letters.accept()
+    letters.worker()
+    Worker.objects.update(state=state)
+    assert f"No worker consumes queue sms now: sms1@host ({state})." in waits(job)
+
+
+def test_a_job_under_review_says_where_its_old_run_may_still_be_at_work() -> None:
+    on = letters.worker()
+    job = letters.accept()
+    claimed = letters.claim(job, on)
+    assert transitions.shift("held", [claimed.ref], Why("test", "stalled", on.pk), parked=ParkedReason.REVIEW)
+    assert waits(job).endswith(f"Its old run may still be at work on sms1@host ({str(on.pk)[:8]}).")
+
+
+@pytest.mark.parametrize("step", ARROWS, ids=lambda step: step.name)
+def test_every_move_that_leaves_history_is_told_in_words(step: Arrow) -> None:
+    assert not step.exceptional or step.name in _EVENTS
 
 
 def test_a_running_job_says_where_and_since_when() -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import count
 
 from django.conf import settings
-from django.db import connections
+from django.db import connection, connections
 
 from tasks.demo.services import Services
 from tests.support.fleet import ROOT
@@ -59,3 +59,13 @@ def fresh(services: Services, template: str) -> Iterator[str]:
             yield url
     finally:
         services.drop_database(database)
+
+
+def cut_sessions() -> int:
+    """End every session of the database but this process's own; returns how many that were."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        return int(cursor.fetchone()[0])

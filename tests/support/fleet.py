@@ -40,14 +40,18 @@ class Fleet:
         pool: str | None = None,
         extra: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        inside: Sequence[str] = (),
         wait: bool = True,
     ) -> Member:
-        """Start `celery worker` for the queues (apart by commas) and return once its `Worker` row is there."""
+        """Start `celery worker` for the queues (apart by commas) and return once it consumes.
+
+        `inside` is what the command begins with to run on another host (tests/support/host.py).
+        """
         name = name or f"{queues.split(',')[0]}{next(_numbers)}"
         args = ["worker", "-Q", queues, "-c", str(concurrency), "-n", f"{name}@%h", "-l", "INFO", *extra]
         if pool is not None:
             args += ["-P", pool]
-        member = self.celery(name, args, env=env)
+        member = self.celery(name, args, env=env, inside=inside)
         if wait:
             self.wait_for_worker(member)
         return member
@@ -74,30 +78,34 @@ class Fleet:
             self._wait(member, lambda: bool(SCHEDULER_READY.search(member.text())), "the scheduler is up")
         return member
 
-    def celery(self, name: str, args: Sequence[str], *, env: Mapping[str, str] | None = None) -> Member:
+    def celery(
+        self, name: str, args: Sequence[str], *, env: Mapping[str, str] | None = None, inside: Sequence[str] = ()
+    ) -> Member:
         """Start any `celery -A app …` command and return at once."""
-        return self.python(name, ["-m", "celery", "-A", self.app, *args], env=env)
+        return self.python(name, ["-m", "celery", "-A", self.app, *args], env=env, inside=inside)
 
     def manage(self, name: str, args: Sequence[str], *, env: Mapping[str, str] | None = None) -> Member:
         """Start any `manage.py …` command and return at once."""
         return self.python(name, ["manage.py", *args], env=env)
 
-    def python(self, name: str, args: Sequence[str], *, env: Mapping[str, str] | None = None) -> Member:
+    def python(
+        self, name: str, args: Sequence[str], *, env: Mapping[str, str] | None = None, inside: Sequence[str] = ()
+    ) -> Member:
         """Start the interpreter with these arguments and return at once."""
         self.folder.mkdir(parents=True, exist_ok=True)
         log = self.folder / f"{len(self.members):02d}-{name}.log"
-        member = Member(name, [sys.executable, *args], env={**self.env, **(env or {})}, cwd=ROOT, log=log)
+        member = Member(name, [*inside, sys.executable, *args], env={**self.env, **(env or {})}, cwd=ROOT, log=log)
         self.members.append(member)
         return member
 
     def wait_for_worker(self, member: Member) -> None:
-        """Return when the process's incarnation is in the ledger and alive."""
+        """Return when the process's incarnation is in the ledger and consumes."""
         from celeriac.models import Worker
 
         self._wait(
             member,
             lambda: Worker.objects.alive().filter(pid=member.pid, state=Worker.State.ALIVE).exists(),
-            "the worker's row is there and alive",
+            "the worker consumes",
         )
 
     def logs(self, lines: int = 40) -> str:

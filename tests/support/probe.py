@@ -7,6 +7,7 @@ write a line of a file instead. A gate is a file that a job waits for: tests ope
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "settings.test")
 # Not the current app of a process that only imports it: in the tests' own process that is the shop's.
 app = Celery("probe", set_as_current=False)
 app.config_from_object("django.conf:settings", namespace="CELERY")
+
+if os.environ.get("PROBE_VISIBILITY"):
+    # Seconds after which Redis' transport takes an unacknowledged message for lost.
+    app.conf.broker_transport_options = {"visibility_timeout": float(os.environ["PROBE_VISIBILITY"])}
 
 logger = get_task_logger(__name__)
 
@@ -81,6 +86,63 @@ def hold_on_paper(self: Any, word: str, name: str) -> str:
 def pause_on_paper(self: Any, word: str, seconds: float) -> str:
     """Work for some seconds, then leave a line."""
     time.sleep(seconds)
+    effects.line(self.request.id, word)
+    return word
+
+
+# ---- what is lost, stuck or deadly ---------------------------------------------------------------------------------------
+
+
+@app.task(bind=True)
+def work(self: Any, word: str, seconds: float = 0.0) -> str:
+    """Leave one effect, then work for a moment: what is killed meanwhile leaves another one."""
+    effects.row(self.request.id, word)
+    time.sleep(seconds)
+    return word
+
+
+@app.task(bind=True)
+def carry(self: Any, word: str, ballast: str) -> int:
+    """As ``note``, with heavy arguments."""
+    effects.row(self.request.id, word)
+    return len(ballast)
+
+
+@app.task(bind=True, policy=Policy(on_lost="review"))
+def hold_for_review(self: Any, word: str, name: str) -> str:
+    """As ``hold``; lost, a person decides."""
+    effects.row(self.request.id, word)
+    _through(name)
+    return word
+
+
+@app.task(bind=True, policy=Policy(max_retries=2, backoff=AT_ONCE))
+def poison(self: Any, word: str) -> None:
+    """Take the whole worker along: the main process, its children and this one, as the kernel does that runs out of memory."""
+    effects.row(self.request.id, word)
+    os.killpg(0, signal.SIGKILL)
+
+
+@app.task(bind=True, policy=Policy(timeout=0.5, on_stuck="review", max_retries=3, backoff=AT_ONCE))
+def stick_for_review(self: Any, word: str, name: str) -> str:
+    """Run past the hard limit in a pool that can't stop a run, until the gate opens."""
+    effects.row(self.request.id, word)
+    _through(name)
+    return word
+
+
+@app.task(bind=True, policy=Policy(timeout=0.5, on_stuck="restart", max_retries=3, backoff=AT_ONCE))
+def stick_and_restart(self: Any, word: str, name: str) -> str:
+    """As ``stick_for_review``; its worker is restarted for it."""
+    effects.row(self.request.id, word)
+    _through(name)
+    return word
+
+
+@app.task(bind=True, policy=Policy(timeout=4, on_stuck="review", max_retries=3, backoff=AT_ONCE))
+def outlast(self: Any, word: str, name: str) -> str:
+    """As ``hold_on_paper``, with a hard limit of 4 s."""
+    _through(name)
     effects.line(self.request.id, word)
     return word
 

@@ -56,20 +56,39 @@ class Member:
 
     def kill_tree(self) -> None:
         """SIGKILL the main process and its children in one call, as a lost host takes them."""
+        elsewhere = self._children_elsewhere()
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+        for child in elsewhere:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
         self.process.wait()
 
     def freeze(self) -> None:
         """Stop the main process and its children (SIGSTOP): they keep their connections and do nothing."""
         os.killpg(self.pid, signal.SIGSTOP)
+        for child in self._children_elsewhere():
+            with suppress(psutil.NoSuchProcess):
+                child.suspend()
 
     def thaw(self) -> None:
         """Let a frozen tree go on; what isn't frozen isn't disturbed."""
         if not self.running:
             return
+        for child in self._children_elsewhere():
+            with suppress(psutil.NoSuchProcess):
+                child.resume()
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGCONT)
+
+    def _children_elsewhere(self) -> list[psutil.Process]:
+        """Children that have a process group of their own."""
+        found = []
+        for child in self.children():
+            with suppress(ProcessLookupError):
+                if os.getpgid(child.pid) != self.pid:
+                    found.append(child)
+        return found
 
     def stop(self, grace: float = STOP_GRACE) -> int:
         """Ask it to end as an operator does, insist after `grace` seconds, return its exit status."""

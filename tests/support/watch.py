@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from celeriac.models import ErrorEvent, Job, Live
+from celeriac.models import ErrorEvent, Job, Live, Worker
 from celeriac.states import Status
 from tests.support.waiting import LIMIT, wait_until
 
@@ -104,3 +104,19 @@ def story(result: Any) -> str:
     if seen is None:
         return f"{result} is no job"
     return "\n".join([f"{seen} {seen.status}", *(f"  {entry}" for entry in told(seen))])
+
+
+def runs_as(attempt: int, *results: Any) -> Callable[[], bool]:
+    """A question for ``wait_until``: whether all of these jobs are RUNNING in their n-th attempt."""
+
+    def running() -> bool:
+        seqs = [job(result).seq for result in results]
+        found = Live.objects.filter(job_id__in=seqs, status=Status.RUNNING, attempt=attempt)
+        return found.count() == len(seqs)
+
+    return running
+
+
+def incarnations(pid: int) -> Sequence[Worker]:
+    """Every life of the worker process, oldest first."""
+    return list(Worker.objects.filter(pid=pid).order_by("started_at"))

@@ -70,7 +70,7 @@ def test_an_event_outside_the_published_table_is_an_error_of_ours() -> None:
 
 def test_every_published_event_is_a_noun_and_a_past_with_a_sentence_to_it() -> None:
     for name, (level, meaning) in events.EVENTS.items():
-        assert re.fullmatch(r"(job|message|worker|scheduler|switch)\.[a-z_]+", name)
+        assert re.fullmatch(r"(job|message|worker|fleet|scheduler|switch)\.[a-z_]+", name)
         assert level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
         assert meaning.endswith(".")
 

@@ -7,7 +7,8 @@ import uuid
 import pytest
 from pytest_django import Settings
 
-from celeriac.fleet.rescue import Reading, verdict
+from celeriac.fleet.rescue import Orphan, Reading, verdict
+from celeriac.outcomes import Ref
 
 
 def reading(silent: float, *, lock: bool, witnessed: bool = True) -> Reading:
@@ -49,6 +50,24 @@ def test_without_a_witness_beats_alone_decide() -> None:
 def test_a_fleet_that_is_late_together_is_given_three_times_as_long(lock: bool) -> None:
     assert verdict(reading(44.9, lock=lock), fleet_late=True) is None
     assert verdict(reading(45.0, lock=lock), fleet_late=True) is not None
+
+
+def test_a_verdict_says_what_memory_the_worker_had_and_who_else_was_late() -> None:
+    full = Reading(uuid.uuid4(), "sms1@host", 46.0, True, True, rss=812 * 2**20)
+    why = verdict(full, fleet_late=True)
+    assert why is not None
+    assert "more than half of the fleet" in why
+    assert why.endswith("its lock is held; its processes had 812 MB then")
+
+
+def test_only_the_one_suspect_aboard_is_charged() -> None:
+    def orphan(*, suspicion: int, suspects: int, gone: bool = True) -> Orphan:
+        return Orphan(Ref(1, 1), "sms", uuid.uuid4(), suspicion, 0, gone, "gone: …", suspects)
+
+    assert orphan(suspicion=1, suspects=1).charged
+    assert not orphan(suspicion=0, suspects=1).charged, "a neighbour"
+    assert not orphan(suspicion=1, suspects=2).charged, "nobody knows which of the two"
+    assert not orphan(suspicion=1, suspects=1, gone=False).charged, "it was stopped by us"
 
 
 def test_limits_are_settings(settings: Settings) -> None:

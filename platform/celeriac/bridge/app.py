@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
 import celery
+import click
 
 from celeriac import conf, ids
 from celeriac.bridge import policies
@@ -61,6 +62,9 @@ class Celery(celery.Celery):
                 "broker_connection_retry_on_startup": True,
                 "worker_cancel_long_running_tasks_on_connection_loss": False,
             }
+        )
+        self.user_options["worker"].add(
+            click.Option(["--without-scheduler"], is_flag=True, help="Never embed a scheduler in this worker.")
         )
         self.steps["worker"].add("celeriac.bridge.bootsteps:Incarnation")
         self.steps["consumer"].add("celeriac.bridge.bootsteps:TakeForFreeSlots")

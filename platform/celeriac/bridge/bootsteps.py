@@ -1,10 +1,11 @@
-"""What a worker does beside Celery's own: beat, watch hard limits, replay the spool, take only what it has a slot for, stop well."""
+"""What a worker does beside Celery's own, put together: this life of it, from before the pool forks to the last hand-back."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
+import socket
+import sys
 import threading
 import time
 from typing import Any, Final
@@ -13,49 +14,77 @@ import celery
 import django
 from celery import bootsteps, signals
 from celery.utils.log import get_logger
+from celery.worker import state as celery_state
 from celery.worker.components import Pool
 from celery.worker.consumer.tasks import Tasks
+from django.db import DatabaseError, InterfaceError, connections
 
 from celeriac import conf
+from celeriac.bridge.anew import can_start_anew, start_anew
+from celeriac.bridge.embedded import Embedded
+from celeriac.bridge.hearing import TURN_EVERY, Hearing
 from celeriac.bridge.quarantine import Strange, refuse_garbage, set_aside
 from celeriac.bridge.slots import Slots
 from celeriac.bridge.spooled import Replay
 from celeriac.bridge.undertaker import Undertaker
+from celeriac.bridge.watch import Watch
 from celeriac.fleet import here as fleet_here
-from celeriac.fleet.heartbeat import Card, Heartbeat
+from celeriac.fleet.heartbeat import Card, Heartbeat, Vitals
 from celeriac.fleet.here import Here
-from celeriac.fleet.rescue import unfinished_of
+from celeriac.fleet.memory import Memory
+from celeriac.fleet.page import Entry
 from celeriac.fleet.sessions import let_go
-from celeriac.ledger import transitions
+from celeriac.ledger import queries, transitions
 from celeriac.ledger.rows import Why
 from celeriac.ledger.transitions import RESCUED
+from celeriac.outcomes import Ref
 
 logger = get_logger(__name__)
 
-LOOK_AT_LIMITS: Final = 0.05
 LOOK_FOR_DEAD_CHILDREN: Final = 0.2
 
 
 class Incarnation(bootsteps.StartStopStep):
-    """This life of the worker: created before the pool forks, started after it, ended with everything handed back."""
+    """This life of the worker: created before the pool forks, started after it, ended with everything handed back.
+
+    Its parts: ``heartbeat`` (beats, and learns of verdicts and drains), ``watch`` (limits and claims), ``undertaker`` (speaks for dead children),
+    ``replay`` (the spool), ``hearing`` (does it consume?), ``embedded`` (a scheduler, where one is needed).
+    """
 
     requires = (Pool,)
 
-    def __init__(self, worker: Any, **kwargs: Any) -> None:
+    def __init__(self, worker: Any, without_scheduler: bool = False, **kwargs: Any) -> None:
         super().__init__(worker, **kwargs)
+        self._worker = worker
+        self._can_start_anew = can_start_anew()
+        self._beginning_anew = threading.Lock()
+        self.stopping = False
+        self.draining = False
         self.here: Here = fleet_here.begin(worker.hostname)
-        self.undertaker = Undertaker(self.here.id)
+        self.memory = Memory()
         self.slots = Slots()
+        self.undertaker = Undertaker(worker.app, self.here.id, self.memory)
         self.replay = Replay(self.here)
+        self.watch = Watch(
+            self.here, self.undertaker, self.memory, self.children, each=self._each, on_stuck=self._stuck
+        )
+        self.hearing = Hearing(
+            worker.app,
+            self.here.id,
+            may_take=lambda: self.may_take,
+            busy_loop=lambda: self._pool_name() == "solo" and self.slots.held > 0,
+            start_anew=self.start_anew,
+            changed=lambda: self.heartbeat.hurry(),
+        )
         self.heartbeat: Heartbeat
-        self._ended = threading.Event()
-        self._grace_ends: float | None = None
-        self._watch: threading.Thread
+        holder = f"{socket.gethostname()}:{os.getpid()}"
+        wanted = conf.get("EMBED_SCHEDULER") and not without_scheduler
+        self.embedded = Embedded(holder, os.getpid(), self.undertaker.write) if wanted else None
         self._joiner: Any = None
+        self._turner: Any = None
         worker.celeriac = self
         signals.worker_process_init.connect(self._in_child, weak=False)
         signals.worker_shutting_down.connect(self._shutting_down, weak=False)
-        self._worker = worker
         self._soft_shutdown = worker.wait_for_soft_shutdown
         # The first thing that Celery's handler of SIGQUIT calls, and nobody else: its own signal comes when the pool has ended.
         worker.wait_for_soft_shutdown = self._cold
@@ -68,36 +97,37 @@ class Incarnation(bootsteps.StartStopStep):
             Card(
                 id=self.here.id,
                 hostname=worker.hostname,
+                host=socket.gethostname(),
                 pid=os.getpid(),
-                pool=type(worker.pool).__module__.rsplit(".", 1)[-1],
-                queues=app.amqp.queues.served,
+                pool=self._pool_name(),
                 tasks=sorted(name for name in app.tasks if not name.startswith("celery.")),
-                slots=self.capacity(),
                 versions={"celery": celery.__version__, "django": django.get_version()},
             ),
-            held=lambda: max(0, self.slots.held - len(self.here.page.entries())),
-            slots=self.capacity,
+            self._vitals,
             on_given_up=self._given_up,
+            on_drain=self._drain,
         )
         self.heartbeat.start()
         self.undertaker.start()
         self.replay.start(lambda: self.heartbeat.database_away)
-        self._watch = threading.Thread(target=self._watch_limits, name="celeriac-limits", daemon=True)
-        self._watch.start()
+        self.watch.start()
+        self.hearing.start()
         self.heartbeat.wait_until_registered(10)
 
     def register_with_event_loop(self, worker: Any, hub: Any) -> None:
-        """Look for dead children often. Called again for each connection.
+        """Say that the loop turns, and look for dead children often. Called again for each connection.
 
         A dying process closes its end of the pool's sentinel pipe before it can be waited for. Celery looks once when the pipe
         closes, stops watching it, and then looks every 5 s: whoever loses that race learns of a death 5 s late.
         """
+        for timer in (self._turner, self._joiner):
+            if timer is not None:
+                timer.cancel()
+        self._turner = hub.call_repeatedly(TURN_EVERY, self.hearing.turn)
         join = getattr(worker.pool, "maintain_pool", None)
-        if join is None:
-            return
-        if self._joiner is not None:
-            self._joiner.cancel()
-        self._joiner = hub.call_repeatedly(LOOK_FOR_DEAD_CHILDREN, join)
+        self._joiner = hub.call_repeatedly(LOOK_FOR_DEAD_CHILDREN, join) if join is not None else None
+
+    # ---- how it ends ---------------------------------------------------------------------------------------------------
 
     def stop(self, worker: Any) -> None:
         """After the consumer: let what runs finish, write what is left, give back what still says that it runs here.
@@ -105,66 +135,109 @@ class Incarnation(bootsteps.StartStopStep):
         Steps end in the reverse order of their start, so the pool's own step comes after this one: the pool is waited for here (a second
         stop finds it stopped).
         """
+        self.hearing.stop()
         worker.pool.stop()
         self._end()
 
     def terminate(self, worker: Any) -> None:
         """Cold: what runs is killed and handed back."""
-        self.heartbeat.stopping = self.undertaker.stopping_worker = True
+        self._no_more()
         self.here.page.doom()
         worker.pool.terminate()
         self._end()
 
-    def _end(self) -> None:
-        self._ended.set()
+    def start_anew(self, reason: str, stuck: Entry | None = None) -> None:
+        """End this incarnation at once, handing back what runs, and go on as a new one. Doesn't return where that is possible."""
+        if not self._beginning_anew.acquire(blocking=False):
+            return
+        self._no_more()
+        if not self._can_start_anew:
+            logger.error("This worker ends: %s", reason)
+            celery_state.should_stop = os.EX_TEMPFAIL
+            return
+        logger.error("This worker starts anew: %s", reason)
+        self.here.page.doom()
+        children = self.children()
+        for pid in children:
+            _kill(pid)
+        if stuck is not None:
+            self.undertaker.write(lambda: self.undertaker.end_stuck(stuck))
+        self._end(f"started anew: {reason}")
+        start_anew(children)
+
+    def _end(self, why: str = "") -> None:
+        self.hearing.stop()
+        if self.embedded is not None:
+            self.embedded.stop(5)
         self.undertaker.stop(10)
+        self.watch.stop()
         self.replay.stop()
         self._hand_back_the_rest()
-        self.heartbeat.stop()
+        self.heartbeat.stop(why=why)
 
-    def capacity(self) -> int:
-        """Slots of the pool as it is now."""
-        return int(self._worker.pool.num_processes or 1) if self._worker.pool is not None else 1
-
-    @property
-    def may_take(self) -> bool:
-        """Whether another message may be taken: a slot is free, the database answers, we aren't stopping."""
-        return not (self.heartbeat.database_away or self.heartbeat.stopping) and self.slots.held < self.capacity()
-
-    def _in_child(self, **kwargs: Any) -> None:
-        """A pool child keeps none of the parent's sessions and dies with it."""
-        if os.getpid() == self.here.main_pid:
-            return  # the solo pool says so of the main process
-        let_go()
-        _die_with(self.here.main_pid)
-
-    def _given_up(self) -> None:
-        """The scheduler gave this incarnation up: what runs here can't settle any more. A new one is started by the supervisor."""
-        from celery.worker import state
-
-        logger.error("This worker was given up while it was away; it stops so that its supervisor starts it anew")
-        self._shutting_down()
-        state.should_stop = os.EX_TEMPFAIL
+    def _no_more(self) -> None:
+        """Take no new message; children that die now were stopped by us."""
+        self.stopping = self.undertaker.stopping_worker = True
 
     def _shutting_down(self, **kwargs: Any) -> None:
         """SIGTERM: nothing new; what runs has ``STOP_GRACE`` to finish, then it is stopped and handed back."""
-        self.heartbeat.stopping = True
-        self.undertaker.stopping_worker = True
-        # Watched for by the limits' thread: a thread can't be started from a signal handler under gevent.
-        if self._grace_ends is None:
-            self._grace_ends = time.monotonic() + conf.get("STOP_GRACE")
+        self._no_more()
+        # Watched for by the watch's thread: a thread can't be started from a signal handler under gevent.
+        self.watch.grace(conf.get("STOP_GRACE"))
 
     def _cold(self) -> None:
         """SIGQUIT: nothing new, and no grace beyond the soft shutdown's. Celery's handler goes on to wait for the pool."""
         self._soft_shutdown()
-        self._grace_ends = time.monotonic()
-        self._shutting_down()
+        self.watch.grace(0.0)
+        self._no_more()
+
+    def _drain(self, wanted: bool) -> None:
+        """Asked for, or taken back: nothing new is taken; when nothing runs any more, the worker ends well."""
+        self.draining = wanted
+        events_say = "is draining: it takes nothing new, and ends when nothing runs" if wanted else "takes jobs again"
+        logger.warning("This worker %s", events_say)
+        self.heartbeat.hurry()
+
+    def _given_up(self) -> None:
+        """The scheduler gave this incarnation up: what runs here can't settle any more, and runs elsewhere.
+
+        But for what is held for review: those outcomes are still welcome, and have the grace period.
+        """
+        self._no_more()
+        entries = {Ref(e.job, e.fence): e for e in self.here.page.entries()}
+        try:
+            spared = queries.held_for_review(list(entries))
+        except (DatabaseError, InterfaceError) as exc:
+            logger.warning("Whether anything is held for review can't be asked: %s", exc)
+            spared = set()
+        connections.close_all()
+        for ref in entries.keys() - spared:
+            if entries[ref].pid != self.here.main_pid:
+                self.watch.kill(entries[ref])
+        ends = time.monotonic() + conf.get("STOP_GRACE")
+        while spared and time.monotonic() < ends:
+            time.sleep(0.1)
+            spared &= {Ref(e.job, e.fence) for e in self.here.page.entries()}
+        self.start_anew("it was given up while it was away")
+
+    def _stuck(self, entry: Entry) -> None:
+        """A run in a pool that can't kill it is past its deadline, and its policy is to restart the worker. The others may finish first."""
+
+        def give_way() -> None:
+            self._no_more()
+            ends = time.monotonic() + conf.get("STOP_GRACE")
+            while time.monotonic() < ends and any(e.job != entry.job for e in self.here.page.entries()):
+                time.sleep(0.1)
+            if self.here.page.read(entry.slot) == entry:
+                self.start_anew(f"job {entry.job} is stuck past its hard limit of {entry.limit:g} s", entry)
+            else:
+                self.start_anew(f"job {entry.job} was stuck past its hard limit of {entry.limit:g} s")
+
+        threading.Thread(target=give_way, name="celeriac-gives-way", daemon=True).start()
 
     def _hand_back_the_rest(self) -> None:
-        from django.db import DatabaseError, InterfaceError
-
         try:
-            rest = unfinished_of(self.here.id)
+            rest = queries.running_on(self.here.id)
             why = Why("worker", "its worker was stopped", self.here.id)
             transitions.shift(
                 "handed_back", rest, why, priority=RESCUED, wait=True, also=f"l.worker = '{self.here.id}'"
@@ -172,30 +245,58 @@ class Incarnation(bootsteps.StartStopStep):
         except (DatabaseError, InterfaceError) as exc:
             logger.warning("The database is away; the scheduler's rescue will hand back what ran here: %s", exc)
 
-    def _watch_limits(self) -> None:
-        """Hard limits, in every delivery, and the end of the grace period: kill first; the undertaker settles after the exit."""
-        while not self._ended.wait(LOOK_AT_LIMITS):
-            now = time.monotonic()
-            over = self._grace_ends is not None and now > self._grace_ends
-            for entry in self.here.page.entries():
-                if entry.pid == self.here.main_pid or not (over or entry.overrun(now)):
-                    continue  # solo and threads: the main process can't be killed for one job; its deadline decides
-                if self.here.page.read(entry.slot) != entry:
-                    continue
-                if over:
-                    logger.warning("The grace period is over: job %s is stopped and handed back", entry.job)
-                else:
-                    logger.error(
-                        "Hard time limit (%ss) exceeded by job %s in child %s", entry.limit, entry.job, entry.pid
-                    )
-                    self.undertaker.will_kill(entry)
-                self.here.page.forget(entry.pid)
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(entry.pid, signal.SIGKILL)
+    # ---- how it does ---------------------------------------------------------------------------------------------------
+
+    def capacity(self) -> int:
+        """Slots of the pool as it is now."""
+        return int(self._worker.pool.num_processes or 1) if self._worker.pool is not None else 1
+
+    def children(self) -> list[int]:
+        """Process ids of the pool."""
+        pool = getattr(self._worker.pool, "_pool", None)
+        return [process.pid for process in tuple(getattr(pool, "_pool", None) or ()) if getattr(process, "pid", None)]
+
+    @property
+    def may_take(self) -> bool:
+        """Whether another message may be taken: a slot is free, the database answers, we aren't stopping."""
+        away = self.heartbeat.database_away or self.stopping or self.draining
+        return not away and self.slots.held < self.capacity()
+
+    def _pool_name(self) -> str:
+        return type(self._worker.pool).__module__.rsplit(".", 1)[-1]
+
+    def _vitals(self) -> Vitals:
+        held, slots = self.slots.held, self.capacity()
+        return Vitals(
+            held=max(0, held - len(self.here.page.entries())),
+            slots=slots,
+            free=max(0, slots - held),
+            rss=self.memory.total,
+            queues=self._worker.app.amqp.queues.served,
+            state="stopping" if self.stopping else "draining" if self.draining else self.hearing.state,
+        )
+
+    def _each(self, now: float) -> None:
+        """Every look of the watch."""
+        if self.embedded is not None and not self.stopping:
+            self.embedded.look(now)
+        if self.draining and not self.stopping and not self.slots.held and not self.here.page.entries():
+            self._no_more()
+            celery_state.should_stop = os.EX_OK
+
+    def _in_child(self, **kwargs: Any) -> None:
+        """A pool child keeps none of the parent's sessions and dies with it."""
+        if os.getpid() == self.here.main_pid:
+            return  # the solo pool says so of the main process
+        let_go()
+        die_with(self.here.main_pid)
 
 
 class TakeForFreeSlots(bootsteps.StartStopStep):
-    """A message is taken only for a free slot: a busy worker that prefetches hoards what an idle one could run."""
+    """A message is taken only for a free slot: a busy worker that prefetches hoards what an idle one could run.
+
+    Beside the queues that it was given the worker consumes one of its own.
+    """
 
     requires = (Tasks,)
 
@@ -206,6 +307,7 @@ class TakeForFreeSlots(bootsteps.StartStopStep):
     def start(self, consumer: Any) -> None:
         """On each (re)connection: the channel and its QoS are new."""
         state: Incarnation = consumer.celeriac
+        consumer.task_consumer.add_queue(state.hearing.queue())
         if consumer.connection.transport.driver_type != "redis":
             return  # prefetch is the number of slots there
         channel = consumer.task_consumer.channel
@@ -223,14 +325,30 @@ class TakeForFreeSlots(bootsteps.StartStopStep):
         refuse_garbage(channel, take)
 
 
-def _die_with(parent: int) -> None:
-    """Linux: the kernel kills this child when the parent's main thread ends; what died between fork and this call is caught by a look."""
-    import ctypes
-    import sys
-
-    if not sys.platform.startswith("linux"):
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
         return
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # 1 = PR_SET_PDEATHSIG
+
+
+def die_with(parent: int) -> None:
+    """This process dies when *parent* does.
+
+    Linux: the kernel kills it when the thread of the parent that started it ends; what died before this call is caught by a look. Elsewhere: a
+    look each second.
+    """
+    import ctypes
+
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL, 0, 0, 0)  # 1 = PR_SET_PDEATHSIG
+    else:
+        threading.Thread(target=_look_for, args=(parent,), name="celeriac-orphan", daemon=True).start()
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _look_for(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -27,7 +27,12 @@ class LedgerConsumer(Consumer):
         """A handler that nothing leaves but a lost connection: a two-item JSON body would end a plain worker, and the next one."""
         handle = super().create_task_handler(*args, **kwargs)
 
+        heard = self.celeriac.hearing.heard
+
         def careful(message: Any) -> None:
+            if heard(message):
+                message.ack_log_error(logger, self.connection_errors)
+                return
             try:
                 handle(message)
             except self.connection_errors:
@@ -37,6 +42,21 @@ class LedgerConsumer(Consumer):
                 self._quarantine(message, f"it raised {type(exc).__name__}: {exc}")
 
         return careful
+
+    def on_ready(self) -> None:
+        """Messages come in from now on."""
+        self.celeriac.hearing.ready(self)
+        super().on_ready()
+
+    def on_close(self) -> None:
+        """The connection is lost; Celery goes on to make it anew."""
+        self.celeriac.hearing.lost()
+        super().on_close()
+
+    def perform_pending_operations(self) -> None:
+        """Once a turn, where there is no event loop (green pools)."""
+        self.celeriac.hearing.turn()
+        super().perform_pending_operations()
 
     def on_unknown_message(self, body: Any, message: Any) -> None:
         self._quarantine(message, "no task message: it has no task header")
@@ -69,13 +89,13 @@ class LedgerConsumer(Consumer):
         if not self.task_consumer.consuming_from(ours.name):
             self.task_consumer.add_queue(ours)
             self.task_consumer.consume()
-        self.celeriac.heartbeat.serves(self.app.amqp.queues.served)
+        self.celeriac.heartbeat.hurry()
 
     def cancel_task_queue(self, queue: Any) -> None:
         """``control.cancel_consumer``: both broker queues of it."""
         super().cancel_task_queue(queue)
         self.task_consumer.cancel_by_queue(broker_queue(queue))
-        self.celeriac.heartbeat.serves(self.app.amqp.queues.served)
+        self.celeriac.heartbeat.hurry()
 
     def _quarantine(self, message: Any, reason: str) -> None:
         info = message.delivery_info or {}

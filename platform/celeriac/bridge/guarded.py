@@ -16,7 +16,7 @@ from celery.utils.log import get_logger
 
 from celeriac.bridge import codec, endings
 from celeriac.bridge.messages import ref_of
-from celeriac.bridge.policies import hard_limit, soft_limit
+from celeriac.bridge.policies import hard_limit, on_stuck_of, soft_limit
 from celeriac.claim.claim import claim
 from celeriac.errors import PayloadUnreadable
 from celeriac.fleet.here import here
@@ -57,7 +57,8 @@ def _travel(task: Any, tracer: Tracer, task_id: str, ref: Ref, request: dict[str
     slot, pid = _slot(), os.getpid()
     limit = job.time_limit or hard_limit(task, app.conf.task_time_limit)
     with Run(job) as run:
-        at.page.begin(slot, os.getpid(), job.ref.job, job.ref.fence, limit)
+        restart = on_stuck_of(task) == "restart"
+        at.page.begin(slot, os.getpid(), job.ref.job, job.ref.fence, limit, restart=restart)
         traced = _traced(task, tracer, task_id, job, run, request)
         at.page.body_done(slot)
         run.stopped = terminate_handler_fired() and (run.ended is None or run.ended.state != states.SUCCESS)

@@ -7,6 +7,7 @@ run it with no arguments or throw it away.
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any, Final
 
 from celery.utils.saferepr import saferepr
@@ -26,6 +27,11 @@ BODY: Final = b"[]"
 def broker_queue(queue: str) -> str:
     """The broker queue that carries the jobs of *queue*."""
     return QUEUE_PREFIX + queue
+
+
+def own_queue(worker: uuid.UUID) -> str:
+    """The broker queue that incarnation *worker* alone consumes: suspects, and its own probes."""
+    return f"{QUEUE_PREFIX}worker.{worker}"
 
 
 def headers_for(job: Staged, term: int, redact: Redactor) -> dict[str, Any]:

@@ -83,3 +83,9 @@ def on_lost_of(task: Any | None) -> str:
     if task is not None and task.acks_late:
         return "again"
     return str(conf.get("ON_LOST"))
+
+
+def on_stuck_of(task: Any | None) -> str:
+    """What happens past its deadline to a run of *task* that can't be killed."""
+    policy = getattr(task, "policy", None) or DEFAULT
+    return str(policy.over(DEFAULT).on_stuck)

@@ -7,9 +7,10 @@ from typing import Any
 
 from kombu import Producer, Queue
 
-from celeriac.bridge.messages import BODY, CONTENT_TYPE, broker_queue, headers_for
+from celeriac.bridge.messages import BODY, CONTENT_TYPE, broker_queue, headers_for, own_queue
 from celeriac.bridge.ringing import impatient
 from celeriac.dispatch.dispatch import BrokerAway
+from celeriac.ledger.queries import Place
 from celeriac.ledger.rows import Staged
 from celeriac.settle.settle import redactor
 
@@ -27,10 +28,10 @@ class KombuPublisher:
 
     def publish(self, job: Staged, term: int) -> None:
         """One message with ids, a fence and redacted reprs."""
-        name = broker_queue(job.queue)
+        name = own_queue(job.worker) if job.worker else broker_queue(job.queue)
         producer = self._connected()
         try:
-            if name not in self._declared:
+            if name not in self._declared and job.worker is None:  # a worker declares its own
                 Queue(name, routing_key=name)(producer.channel).declare()
                 self._declared.add(name)
             producer.publish(
@@ -47,14 +48,26 @@ class KombuPublisher:
         except Exception as exc:
             raise self._failed(exc) from exc
 
-    def depth(self, queue: str) -> int | None:
-        """Ready messages of ours for *queue*."""
-        name = broker_queue(queue)
+    def depth(self, place: Place) -> int | None:
+        """Ready messages of ours that wait at *place*."""
+        name = own_queue(place.worker) if place.worker else broker_queue(place.queue)
         channel = self._connected().channel
         try:
             if hasattr(channel, "_size"):
                 return int(channel._size(name))
             return int(channel.queue_declare(name, passive=True).message_count)
+        except Exception as exc:
+            raise self._failed(exc) from exc
+
+    def forget(self, worker: uuid.UUID) -> None:
+        """Delete the own queue of a worker that has ended: nobody will read what is left in it."""
+        name = own_queue(worker)
+        channel = self._connected().channel
+        try:
+            if hasattr(channel, "_q_for_pri"):  # Redis: kombu deletes only what it knows a binding of
+                channel.client.delete(*(channel._q_for_pri(name, step) for step in channel.priority_steps))
+            else:
+                channel.queue_delete(name)
         except Exception as exc:
             raise self._failed(exc) from exc
 

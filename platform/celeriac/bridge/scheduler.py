@@ -13,6 +13,7 @@ import signal
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
@@ -21,36 +22,44 @@ from django.db import DatabaseError, InterfaceError, connections
 from kombu import Consumer, Queue
 from psycopg.errors import LockNotAvailable
 
-from celeriac import conf
-from celeriac.bridge.policies import on_lost_of
+from celeriac import conf, events
+from celeriac.bridge.policies import on_lost_of, on_stuck_of, rng
 from celeriac.bridge.publisher import KombuPublisher
 from celeriac.bridge.ringing import EXCHANGE, impatient
+from celeriac.bridge.undertaker import args_repr
 from celeriac.dispatch import sweep
-from celeriac.dispatch.dispatch import Dispatcher
+from celeriac.dispatch.dispatch import BrokerAway, Dispatcher
 from celeriac.fleet.leadership import Leadership
 from celeriac.fleet.rescue import Rescue
+from celeriac.fleet.seats import Seat
 from celeriac.guard import switches as guard_switches
 from celeriac.ledger import queries
 from celeriac.ledger.session import do_not_wait, keep_alive
+from celeriac.settle.decide import Decision, on_failure
 
 logger = logging.getLogger("celeriac")
 
 SWEEP_EVERY: Final = 0.5
 SWITCHES_EVERY: Final = 0.2
+SIT_EVERY: Final = 0.5
 
 
 class Scheduler:
-    """Runs until *stop* is set. *app* knows the broker and the tasks' policies."""
+    """Runs until *stop* is set. *app* knows the broker and the tasks' policies.
 
-    def __init__(self, app: Any, stop: threading.Event | None = None) -> None:
-        self._app = app
+    *booked*: the seat that a worker booked for this embedded scheduler; it ends when it has lost its place. Absent: it was started by hand.
+    """
+
+    def __init__(self, app: Any, stop: threading.Event | None = None, booked: int | None = None) -> None:
         self._stop = stop or threading.Event()
         self._session = connections[conf.alias()]
-        holder = f"{socket.gethostname()}:{os.getpid()}"
-        self._leadership = Leadership(self._session, holder)
+        self._holder = f"{socket.gethostname()}:{os.getpid()}"
+        self._leadership = Leadership(self._session, self._holder)
+        self._seat = Seat(self._session, self._holder, booked)
+        self._sat = float("-inf")
         self._publisher = KombuPublisher(app)
         self._dispatcher = Dispatcher(self._publisher, queries.held_by_workers)
-        self._rescue = Rescue(self._session, self._on_lost)
+        self._rescue = Rescue(self._session, TaskTypes(app), self._forget)
         self._ear = Ear(app)
         self._swept = 0.0
         self._switches = guard_switches.Switches()
@@ -88,13 +97,20 @@ class Scheduler:
         """One pass. Returns whether there was work."""
         self._look_at_session()
         term = self._leadership.hold()
+        if time.monotonic() - self._sat >= SIT_EVERY:
+            self._sat = time.monotonic()
+            if not self._seat.keep() and term is None:
+                events.emit("scheduler.standby", reason="its seat is taken; it ends", worker=self._holder)
+                self._stop.set()
         if term is None:
+            self._rescue.stand_by()
             return False
         if time.monotonic() - self._switches_read >= SWITCHES_EVERY:
             self._switches, self._switches_read = guard_switches.read(), time.monotonic()
         switches = self._switches
-        worked = bool(self._dispatcher.dispatch(term, switches))
-        worked |= bool(self._rescue.look(term))
+        # Rescue first: what it gives back is then placed, and room made for it, before anything else is dispatched.
+        worked = bool(self._rescue.look(term))
+        worked |= bool(self._dispatcher.dispatch(term, switches))
         if time.monotonic() - self._swept >= SWEEP_EVERY:
             self._swept = time.monotonic()
             worked |= bool(sweep.expire(term) + sweep.hold(term, switches) + sweep.release(term, switches))
@@ -107,20 +123,50 @@ class Scheduler:
             self._connection = self._session.connection
             keep_alive(self._session)
             do_not_wait(self._session)
-            self._leadership = Leadership(self._session, f"{socket.gethostname()}:{os.getpid()}")
+            self._leadership = Leadership(self._session, self._holder)
+            self._seat.session_is_new()
             self._rescue.session_is_new()
 
     def _step_down(self) -> None:
         try:
             self._leadership.step_down()
+            self._seat.leave()
         except (DatabaseError, InterfaceError) as exc:
             logger.warning("The database is away, the lock is freed by the end of the session: %s", exc)
         self._publisher.close()
         self._ear.close()
         connections.close_all()
 
-    def _on_lost(self, task_type: str) -> str:
+    def _forget(self, worker: uuid.UUID) -> None:
+        """The own queue of a worker that was given up; its jobs are in the ledger."""
+        try:
+            self._publisher.forget(worker)
+        except BrokerAway as exc:
+            logger.info("The own queue of worker %s is left in the broker: %s", worker, exc)
+
+
+class TaskTypes:
+    """What the project's tasks say, for the rescue."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def on_lost(self, task_type: str) -> str:
+        """Policy, then ``acks_late``, then the setting."""
         return on_lost_of(self._app.tasks.get(task_type))
+
+    def on_stuck(self, task_type: str) -> str:
+        """Its policy, or the default."""
+        return on_stuck_of(self._app.tasks.get(task_type))
+
+    def on_failure(self, task_type: str, error: BaseException, retry_count: int) -> Decision:
+        """As its own worker would decide."""
+        task = self._app.tasks.get(task_type)
+        return on_failure(getattr(task, "policy", None), error, retry_count, rng)
+
+    def args_repr(self, payload: str) -> str:
+        """Redacted."""
+        return args_repr(payload)
 
 
 class Ear:
@@ -175,7 +221,7 @@ class Ear:
         self._rang = True
 
 
-def run_until_signalled(app: Any) -> None:
+def run_until_signalled(app: Any, booked: int | None = None) -> None:
     """The scheduler as a process: SIGTERM and SIGINT step down and end it."""
     stop = threading.Event()
 
@@ -186,7 +232,7 @@ def run_until_signalled(app: Any) -> None:
         s: signal.signal(s, end) for s in (signal.SIGTERM, signal.SIGINT)
     }
     try:
-        Scheduler(app, stop).run()
+        Scheduler(app, stop, booked).run()
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

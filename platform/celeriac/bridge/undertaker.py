@@ -23,6 +23,7 @@ from celeriac import conf, events
 from celeriac.bridge import codec
 from celeriac.bridge.policies import on_lost_of, rng
 from celeriac.errors import HardTimeLimit, PayloadUnreadable, WorkerLost
+from celeriac.fleet.memory import Memory
 from celeriac.fleet.page import Entry
 from celeriac.fleet.sessions import keep_from_children
 from celeriac.ledger import queries, transitions
@@ -38,6 +39,7 @@ from celeriac.states import ParkedReason, Status
 logger = logging.getLogger("celeriac")
 
 _SIGNAL: Final = re.compile(r"signal (\d+) \((\w+)\)")
+_EXIT: Final = re.compile(r"exitcode (\d+)")
 _STOP: Final = object()
 
 
@@ -55,8 +57,10 @@ class Death:
 class Undertaker:
     """Takes reports from the main loop without blocking it; writes them in order."""
 
-    def __init__(self, worker: uuid.UUID) -> None:
+    def __init__(self, app: Any, worker: uuid.UUID, memory: Memory) -> None:
+        self._app = app
         self._worker = worker
+        self._memory = memory
         self._reports: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="celeriac-undertaker", daemon=True)
         self._stopping = threading.Event()
@@ -134,20 +138,14 @@ class Undertaker:
             return
         if (live.status, live.fence, live.worker) != (Status.RUNNING, claimed.fence, self._worker):
             return
-        evidence = _evidence(death)
+        evidence = _evidence(death, self._memory)
         ours = killed is not None and (killed.job, killed.fence) == (claimed.job, claimed.fence)
         if ours:
             assert killed is not None
             error: Exception = HardTimeLimit(f"ran longer than its hard limit of {killed.limit:g} s and was killed")
             decision = on_failure(death.task.policy, error, live.retry_count, rng)
             charged, evidence = 0, str(error)
-            events.emit(
-                "job.timed_out",
-                **queries.named([claimed.job]).get(claimed.job, {}),
-                task_type=live.task_type,
-                threshold_ms=killed.limit * 1000,
-                worker=str(self._worker),
-            )
+            self._say_timed_out(live, killed)
         elif killed is not None or self.stopping_worker or isinstance(death.exc, Terminated):
             why = Why("worker", "its process was stopped by us", self._worker)
             transitions.shift(
@@ -165,6 +163,29 @@ class Undertaker:
             told([outcome], settled, self._worker)
             if death.tell is not None:
                 death.tell(decision.status is Status.RETRY, f"{type(error).__name__}: {error}")
+
+    def end_stuck(self, entry: Entry) -> None:
+        """The worker starts anew for a run that it can't kill: the run has failed, past its hard limit. Called right before its end."""
+        live = Live.objects.using(conf.alias()).running().filter(job_id=entry.job, fence=entry.fence).first()
+        if live is None:
+            return
+        error = HardTimeLimit(
+            f"ran longer than its hard limit of {entry.limit:g} s, and its worker started anew for it"
+        )
+        task = self._app.tasks.get(live.task_type)
+        decision = on_failure(getattr(task, "policy", None), error, live.retry_count, rng)
+        self._say_timed_out(live, entry)
+        outcome = self._outcome(Ref(entry.job, entry.fence), live, decision, error, 0, str(error))
+        told([outcome], transitions.settle([outcome], self._worker, redactor()), self._worker)
+
+    def _say_timed_out(self, live: Live, entry: Entry) -> None:
+        events.emit(
+            "job.timed_out",
+            **queries.named([entry.job]).get(entry.job, {}),
+            task_type=live.task_type,
+            threshold_ms=entry.limit * 1000,
+            worker=str(self._worker),
+        )
 
     def _outcome(
         self, ref: Ref, live: Live, decision: Decision, error: Exception, charged: int, evidence: str
@@ -198,10 +219,15 @@ def args_repr(payload: str) -> str:
     return f"{mask.value(body['args'])} {mask.value(body['kwargs'])}"[:2000]
 
 
-def _evidence(death: Death) -> str:
-    """Cause of death in words, from what the pool's survivor saw."""
+def _evidence(death: Death, memory: Memory) -> str:
+    """Cause of death in words, from what the pool's survivor saw: signal or exit code, memory, the OOM killer."""
     text = str(death.exc)
-    found = _SIGNAL.search(text)
+    found, code = _SIGNAL.search(text), _EXIT.search(text)
     if found:
-        return f"child {death.pid} was killed by signal {found[1]} ({found[2]})"
-    return f"child {death.pid} ended: {text}"[:500]
+        said = f"child {death.pid} was killed by signal {found[1]} ({found[2]})"
+    elif code:
+        said = f"child {death.pid} ended with exit code {code[1]}"
+    else:
+        said = f"child {death.pid} ended: {text}"[:500]
+    seen = memory.evidence(death.pid)
+    return f"{said}; {seen}" if seen else said

@@ -12,15 +12,17 @@ The broker is disposable: a job is DISPATCHED in the ledger first, then publishe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
 from celeriac import events
+from celeriac.dispatch.suspects import place
 from celeriac.dispatch.window import Pace, overtaken, rooms, starved
 from celeriac.guard.switches import Switches
 from celeriac.ledger import queries, transitions
-from celeriac.ledger.queries import Demand
+from celeriac.ledger.queries import Demand, Place
 from celeriac.ledger.rows import Staged, Why
 
 LOOK_EVERY: Final = 0.5
@@ -39,8 +41,11 @@ class Publisher(Protocol):
     def publish(self, job: Staged, term: int) -> None:
         """Send one message."""
 
-    def depth(self, queue: str) -> int | None:
-        """Messages of ours that wait in *queue*'s broker queue; ``None`` where the broker can't say."""
+    def depth(self, place: Place) -> int | None:
+        """Messages of ours that wait in the broker queue of *place*; ``None`` where the broker can't say."""
+
+    def forget(self, worker: uuid.UUID) -> None:
+        """Delete the own queue of a worker that has ended."""
 
     def plant_sentinel(self) -> None:
         """Leave a nonce in the broker that a wiped broker doesn't have."""
@@ -50,15 +55,15 @@ class Publisher(Protocol):
 
 
 class Dispatcher:
-    """Dispatches for the leading scheduler. *held* says how many messages live workers have taken and not yet claimed, per queue."""
+    """Dispatches for the leading scheduler. *held* says how many messages live workers have taken and not yet claimed, per place."""
 
-    def __init__(self, publisher: Publisher, held: Callable[[], Mapping[str, int]]) -> None:
+    def __init__(self, publisher: Publisher, held: Callable[[], Mapping[Place, int]]) -> None:
         self._publisher = publisher
         self._held = held
         self._away_since: float | None = None
         self._probed = 0.0
         self._looked = 0.0
-        self._short: dict[str, list[float]] = {}
+        self._short: dict[Place, list[float]] = {}
         self._term: int | None = None
         self._pace = Pace()
         self.starved = False
@@ -80,11 +85,12 @@ class Dispatcher:
             return 0
         sent = self._send_again(term)
         if not self.broker_away:
-            demands = self._let_pass(queries.demands(switches.types), term, switches)
+            staged, reserved = self._rescued(term, switches)
+            demands = self._let_pass(queries.demands(switches.types), term, switches, reserved)
             now = time.monotonic()
-            room = rooms(demands, switches.queues, self._pace.brisk(demands, now))
-            self.starved = starved(demands, room, switches.queues)
-            staged = transitions.stage(term, room, switches.types)
+            room = rooms(demands, switches.queues, self._pace.brisk(demands, now), reserved)
+            self.starved = bool(reserved) or starved(demands, room, switches.queues)
+            staged += transitions.stage(term, room, switches.types)
             sent += self._publish(staged, term)
             for job in staged:
                 self._pace.note(job.queue, 1, now)
@@ -95,16 +101,27 @@ class Dispatcher:
                     task_type=job.task_type,
                     queue=job.queue,
                     attempt=job.attempt,
+                    worker=str(job.worker) if job.worker else None,
                 )
         return sent
 
-    def _let_pass(self, demands: list[Demand], term: int, switches: Switches) -> list[Demand]:
+    def _rescued(self, term: int, switches: Switches) -> tuple[list[Staged], dict[str, int]]:
+        """Suspects first: what is staged for workers of their own, and the queues where the next free slot is a suspect's."""
+        suspects = queries.suspects_due(switches.types, switches.queues)
+        if not suspects:
+            return [], {}
+        placed = place(suspects, queries.rooms_for_suspects())
+        return transitions.address(term, placed.jobs), placed.reserved
+
+    def _let_pass(
+        self, demands: list[Demand], term: int, switches: Switches, reserved: Collection[str]
+    ) -> list[Demand]:
         """Take back what would run before a due job of a higher priority although no slot is free for it yet.
 
         The window holds at least one message, so that a slot that frees up finds its next job at once: chosen before the more
         urgent one came. Its fence is raised; the message stays in the broker and can't claim. Returns the demands as they are then.
         """
-        queues = overtaken(demands, switches.queues)
+        queues = overtaken(demands, switches.queues, reserved)
         if not queues:
             return demands
         found = queries.last_in_line(queues)
@@ -144,11 +161,16 @@ class Dispatcher:
             wiped = not self._publisher.sentinel_stands()
             if wiped:
                 self._publisher.plant_sentinel()
-            short = self._queues_that_are_short()
+            short = self._places_that_are_short()
         except BrokerAway as exc:
             self._went_away(exc)
             return 0
-        jobs = transitions.again(term, everything=wiped, short=short)
+        jobs = transitions.again(
+            term,
+            everything=wiped,
+            short=[p.queue for p in short if p.worker is None],
+            short_workers=[p.worker for p in short if p.worker is not None],
+        )
         reason = (
             "the broker was wiped"
             if wiped
@@ -167,24 +189,24 @@ class Dispatcher:
             )
         return self._publish(jobs, term)
 
-    def _queues_that_are_short(self) -> list[str]:
-        """Queues where broker and workers together hold fewer than the ledger has dispatched, in three looks over two seconds."""
+    def _places_that_are_short(self) -> list[Place]:
+        """Where broker and workers together hold fewer than the ledger has dispatched, in three looks over two seconds."""
         now = time.monotonic()
-        dispatched = queries.dispatched_by_queue()
+        dispatched = queries.dispatched_by_place()
         held = self._held()
         short = []
-        for queue, count in dispatched.items():
-            depth = self._publisher.depth(queue)
-            if depth is None or depth + held.get(queue, 0) >= count:
-                self._short.pop(queue, None)
+        for where, count in dispatched.items():
+            depth = self._publisher.depth(where)
+            if depth is None or depth + held.get(where, 0) >= count:
+                self._short.pop(where, None)
                 continue
-            looks = self._short.setdefault(queue, [])
+            looks = self._short.setdefault(where, [])
             looks.append(now)
             if len(looks) >= SHORT_LOOKS and now - looks[0] >= SHORT_SECONDS:
-                short.append(queue)
-                del self._short[queue]
-        for queue in self._short.keys() - dispatched.keys():
-            del self._short[queue]
+                short.append(where)
+                del self._short[where]
+        for where in self._short.keys() - dispatched.keys():
+            del self._short[where]
         return short
 
     def _plant(self) -> None:

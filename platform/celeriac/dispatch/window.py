@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from celeriac.ledger.queries import Demand
+from celeriac.models.live import RESCUED_PRIORITY
 
 #: A queue is brisk when each of its slots takes at least so many jobs a second: they run for a tenth of a second at most.
 BRISK: Final = 10
 
 
-def rooms(demands: Iterable[Demand], queues_off: Collection[str], brisk: Collection[str] = ()) -> dict[str, int]:
+def rooms(
+    demands: Iterable[Demand],
+    queues_off: Collection[str],
+    brisk: Collection[str] = (),
+    reserved: Mapping[str, int] | None = None,
+) -> dict[str, int]:
     """How many more jobs of each queue may be dispatched now.
 
     At most the free slots, so that pausing, priority and cancelling act on the whole backlog; at least one, so that a worker that
     comes up finds something before the next pass. A queue that is switched off gets nothing.
 
+    Of *reserved* queues only what has one of the slots named there: those that have freed up since are a rescued job's.
     Of *brisk* queues one job more for each slot: a slot whose job takes milliseconds would otherwise wait longer for its next one than it works.
     """
     found = {}
     for demand in demands:
-        ahead = demand.slots if demand.queue in brisk else 0
-        room = max(1, demand.free_slots) + ahead - demand.dispatched
+        if reserved and demand.queue in reserved:
+            room = reserved[demand.queue] - demand.dispatched
+        else:
+            ahead = demand.slots if demand.queue in brisk else 0
+            room = max(1, demand.free_slots) + ahead - demand.dispatched
         if room > 0 and demand.queue not in queues_off:
             found[demand.queue] = room
     return found
@@ -34,16 +44,16 @@ def starved(demands: Iterable[Demand], rooms: Collection[str], queues_off: Colle
     return any(d.waiting and d.queue not in rooms and d.queue not in queues_off for d in demands)
 
 
-def overtaken(demands: Iterable[Demand], queues_off: Collection[str]) -> list[str]:
-    """Queues whose one message without a free slot stands in the way of a due job of a higher priority."""
+def overtaken(demands: Iterable[Demand], queues_off: Collection[str], reserved: Collection[str] = ()) -> list[str]:
+    """Queues whose one message without a free slot stands in the way of a due job of a higher priority, or of a rescued one."""
     return [
         demand.queue
         for demand in demands
         if demand.dispatched > demand.free_slots
         and demand.queue not in queues_off
-        and demand.highest_due is not None
         and demand.lowest_dispatched is not None
-        and demand.highest_due > demand.lowest_dispatched
+        and (highest := RESCUED_PRIORITY if demand.queue in reserved else demand.highest_due) is not None
+        and highest > demand.lowest_dispatched
     ]
 
 

@@ -6,6 +6,8 @@ States: standby → leading (term n) → standby. The database's clock decides; 
   that we were replaced: we stop at once.
 * Standby: looks twice a second. The lock of the written term free: its holder's session is gone, take over at once. The lock held but
   the lease not renewed for ``LEASE_SECONDS``: its holder is stopped or cut off, take over too.
+* Nobody takes over on a look that was late itself: after a pause of the database or of this process everybody's lease looks old.
+* Whoever finds that the lease rested for a while gives running jobs that time back: nobody could settle in it, so no deadline counts it.
 * Taking over is one statement: the lease moves to the next term if it still is what we read, and the new term's lock is taken in the same
   statement, so that nobody ever sees the new term without its lock.
 
@@ -16,13 +18,17 @@ write nothing: its term is old.
 from __future__ import annotations
 
 import time
+from typing import Any, Final
 
+from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from celeriac import clock, conf, events
 from celeriac.ledger.dialects import postgres_fleet as sql
 
-LOOK_EVERY = 0.5
+LOOK_EVERY: Final = 0.5
+#: A lease that was not renewed for so many seconds rested.
+RESTED: Final = 2.0
 
 
 class Leadership:
@@ -32,7 +38,7 @@ class Leadership:
         self._session = session
         self._holder = holder
         self._term: int | None = None
-        self._looked = 0.0
+        self._looked = float("-inf")
         self._said_standby = False
 
     @property
@@ -45,11 +51,13 @@ class Leadership:
 
         Raises ``django.db.DatabaseError`` when the database is away: we don't lead then, as far as we know.
         """
-        if time.monotonic() - self._looked < LOOK_EVERY:
+        now = time.monotonic()
+        pause, self._looked = now - self._looked, now
+        if pause < LOOK_EVERY:
+            self._looked -= pause
             return self._term
-        self._looked = time.monotonic()
         try:
-            self._term = self._renew() if self._term is not None else self._take_over()
+            self._term = self._renew() if self._term is not None else self._take_over(late=pause > LOOK_EVERY + 1.0)
         except Exception:
             self._term = None
             raise
@@ -64,15 +72,29 @@ class Leadership:
         self._term = None
 
     def _renew(self) -> int | None:
-        with self._session.cursor() as cursor:
+        # One transaction: a leader that dies between the two would take the evidence of the pause with it.
+        with transaction.atomic(using=self._session.alias), self._session.cursor() as cursor:
             cursor.execute(sql.renew_lease(clock.now_sql()), [self._term])
             row = cursor.fetchone()
+            if row is not None:
+                self._give_time_back(cursor, row[0])
         if row is None:
             events.emit("scheduler.standby", reason="another scheduler took over", worker=self._holder)
             return None
         return self._term
 
-    def _take_over(self) -> int | None:
+    def _give_time_back(self, cursor: Any, rested: float) -> None:
+        if rested > RESTED:
+            cursor.execute(sql.extend_deadlines(clock.now_sql()), [rested])
+            if cursor.rowcount:
+                events.emit(
+                    "scheduler.deadlines_extended",
+                    worker=self._holder,
+                    cost_ms=round(rested * 1000),
+                    reason=f"{cursor.rowcount} running job(s): nobody led for {rested:.1f} s",
+                )
+
+    def _take_over(self, *, late: bool) -> int | None:
         now = clock.now_sql()
         with self._session.cursor() as cursor:
             cursor.execute(sql.look_at_lease(now))
@@ -81,7 +103,7 @@ class Leadership:
                 cursor.execute(sql.create_lease(now))
                 return None
             term, lock_held, age = row
-            if lock_held and age < conf.get("LEASE_SECONDS"):
+            if lock_held and (late or age < conf.get("LEASE_SECONDS")):
                 if not self._said_standby:
                     events.emit(
                         "scheduler.standby", reason=f"term {term} is led by another scheduler", worker=self._holder
@@ -90,6 +112,8 @@ class Leadership:
                 return None
             cursor.execute(sql.take_lease(now), [self._holder, term])
             row = cursor.fetchone()
+            if row is not None and term:
+                self._give_time_back(cursor, float(age))
         if row is None:
             return None
         self._said_standby = False

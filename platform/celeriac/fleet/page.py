@@ -19,6 +19,7 @@ _JOB: Final = struct.Struct("q")
 _SIZE: Final = 64
 _BODY_DONE_AT: Final = 32
 _DOOMED_AT: Final = 48
+_RESTART_AT: Final = 56
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class Entry:
     begun: float
     limit: float
     body_done: bool
+    restart: bool = False
+    """Where its process can't be killed for one job: past its deadline the whole worker starts anew for it."""
 
     def overrun(self, now: float) -> float:
         """Seconds past the hard limit, 0 while it holds. A body that is done can't overrun: its outcome is on the way."""
@@ -44,12 +47,13 @@ class Page:
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, SLOTS * _SIZE)
 
-    def begin(self, slot: int, pid: int, job: int, fence: int, limit: float | None) -> None:
+    def begin(self, slot: int, pid: int, job: int, fence: int, limit: float | None, *, restart: bool = False) -> None:
         """Child *pid* has claimed *job* and enters the body."""
         at = (slot % SLOTS) * _SIZE
         _JOB.pack_into(self._memory, at + 40, 0)
         _FORMAT.pack_into(self._memory, at, pid, fence, time.monotonic(), limit or 0.0, 0)
         _JOB.pack_into(self._memory, at + _DOOMED_AT, 0)
+        _JOB.pack_into(self._memory, at + _RESTART_AT, int(restart))
         _JOB.pack_into(self._memory, at + 40, job)
 
     def body_done(self, slot: int) -> None:
@@ -86,7 +90,7 @@ class Page:
         if bytes(self._memory[at : at + _SIZE]) != first or _JOB.unpack_from(first, 40)[0] != job:
             return None
         pid, fence, begun, limit, done = _FORMAT.unpack_from(first, 0)
-        return Entry(slot, pid, job, fence, begun, limit, bool(done))
+        return Entry(slot, pid, job, fence, begun, limit, bool(done), bool(_JOB.unpack_from(first, _RESTART_AT)[0]))
 
     def entries(self) -> list[Entry]:
         """Everything that runs now."""

@@ -9,10 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from django.db import transaction
-
 from celeriac import conf, events
-from celeriac.clock import Now
+from celeriac.guard import controls
 from celeriac.models import Control
 
 Kind = Literal["type", "queue"]
@@ -49,16 +47,7 @@ def read() -> Switches:
 
 def turn(kind: Kind, name: str, *, on: bool, actor: str, reason: str) -> Control:
     """Switch consumption of a type or a queue on or off. Returns the row with its new version."""
-    using = conf.alias()
-    with transaction.atomic(using=using):
-        row, created = Control.objects.using(using).select_for_update().get_or_create(
-            key=f"{_PREFIX}{kind}:{name}",
-            defaults={"value": on, "actor": actor, "reason": reason, "changed_at": Now()},
-        )  # fmt: skip
-        if not created:
-            row.value, row.actor, row.reason, row.changed_at = on, actor, reason, Now()
-            row.version += 1
-            row.save(using=using)
+    row = controls.put(f"{_PREFIX}{kind}:{name}", on, actor=actor, reason=reason)
     events.emit("switch.changed", task_type=name if kind == "type" else None, queue=name if kind == "queue" else None,
                 target="on" if on else "off", reason=reason, actor=actor)  # fmt: skip
     return row

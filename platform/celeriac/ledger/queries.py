@@ -10,6 +10,7 @@ from django.db.models import Count
 
 from celeriac import clock, conf
 from celeriac.ledger.dialects import postgres as sql
+from celeriac.ledger.dialects import postgres_fleet as fleet_sql
 from celeriac.ledger.session import fetch
 from celeriac.models import Job, Live, Worker
 from celeriac.models.live import LiveQuerySet
@@ -52,14 +53,63 @@ def demands(paused: Collection[str] = ()) -> list[Demand]:
 
 def last_in_line(queues: Collection[str]) -> list[Found]:
     """Of each of *queues* the dispatched job with the lowest priority."""
-    rows = Live.objects.using(conf.alias()).dispatched().filter(queue__in=queues)
+    rows = Live.objects.using(conf.alias()).dispatched().filter(queue__in=queues, suspicion=0)
     return _found(rows.order_by("queue", "priority", "-job_id").distinct("queue"), len(queues))
 
 
-def dispatched_by_queue() -> dict[str, int]:
-    """How many jobs of each queue are DISPATCHED."""
-    rows = Live.objects.using(conf.alias()).dispatched().values_list("queue").annotate(n=Count("pk")).order_by()
-    return dict(rows)
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A queue of the broker: the one of *queue*, or the own queue of *worker*."""
+
+    queue: str
+    worker: uuid.UUID | None = None
+
+
+def dispatched_by_place() -> dict[Place, int]:
+    """How many jobs are DISPATCHED to each place."""
+    rows = (
+        Live.objects.using(conf.alias()).dispatched().values_list("queue", "worker").annotate(n=Count("pk")).order_by()
+    )
+    found: dict[Place, int] = {}
+    for queue, worker, count in rows:
+        place = Place("" if worker else queue, worker)
+        found[place] = found.get(place, 0) + count
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A due job that was aboard *suspicion* workers that were lost."""
+
+    ref: Ref
+    queue: str
+    suspicion: int
+    waits: float
+    """Seconds since it was due."""
+
+
+@dataclass(slots=True)
+class Room:
+    """A worker that consumes, as a place for suspects."""
+
+    worker: uuid.UUID
+    queues: list[str]
+    free: int
+    suspects: int
+    """Aboard, or on their way there."""
+    worst: int
+    """Highest suspicion among them."""
+
+
+def suspects_due(types_off: Collection[str], queues_off: Collection[str], limit: int = 200) -> list[Suspect]:
+    """Due suspects whose type and queue are on, next to start first."""
+    params = {"paused": list(types_off), "off": list(queues_off), "limit": limit}
+    return [Suspect(Ref(row[0], row[1]), *row[2:]) for row in fetch(sql.suspects_due(clock.now_sql()), params)]
+
+
+def rooms_for_suspects() -> list[Room]:
+    """Every worker that consumes."""
+    return [Room(*row) for row in fetch(sql.ROOMS, {})]
 
 
 def landed(refs: Sequence[Ref], worker: uuid.UUID) -> set[Ref]:
@@ -114,13 +164,32 @@ def parked_without_handler(limit: int) -> list[Found]:
     return [f for f in parked if f.task_type in known.get(f.queue, ())]
 
 
-def held_by_workers() -> dict[str, int]:
-    """Messages that live workers have taken and not yet claimed; a worker's count is said of each of its queues."""
-    held: dict[str, int] = {}
-    for queues, count in Worker.objects.using(conf.alias()).alive().filter(held__gt=0).values_list("queues", "held"):
-        for queue in queues:
-            held[queue] = held.get(queue, 0) + count
+def held_by_workers() -> dict[Place, int]:
+    """Messages that live workers have taken and not yet claimed; a worker's count is said of each of its queues, and of its own."""
+    held: dict[Place, int] = {}
+    rows = Worker.objects.using(conf.alias()).alive().filter(held__gt=0).values_list("id", "queues", "held")
+    for worker, queues, count in rows:
+        for place in (Place("", worker), *map(Place, queues)):
+            held[place] = held.get(place, 0) + count
     return held
+
+
+def running_on(worker: uuid.UUID) -> list[Ref]:
+    """What the ledger says that *worker* runs."""
+    rows = Live.objects.using(conf.alias()).running().filter(worker=worker).values_list("job_id", "fence")
+    return [Ref(job, fence) for job, fence in rows]
+
+
+def still_its_own(worker: uuid.UUID, refs: Collection[Ref]) -> set[Ref]:
+    """Those of *refs* whose outcomes the ledger would take from *worker*: it runs them, or they are held for review under the same fence."""
+    rows = fetch(fleet_sql.STILL_ITS_OWN, [[ref.job for ref in refs], worker])
+    return {Ref(job, fence) for job, fence in rows} & set(refs)
+
+
+def held_for_review(refs: Collection[Ref]) -> set[Ref]:
+    """Those of *refs* that are held for review under the same fence."""
+    rows = Live.objects.using(conf.alias()).parked(ParkedReason.REVIEW).filter(job_id__in=[ref.job for ref in refs])
+    return {Ref(job, fence) for job, fence in rows.values_list("job_id", "fence")} & set(refs)
 
 
 def _found(rows: LiveQuerySet, limit: int) -> list[Found]:

@@ -28,6 +28,8 @@ class Staged:
     payload: str | None
     """``None`` where it is too long to be worth reading for a repr."""
     payload_length: int
+    worker: uuid.UUID | None = None
+    """Whose own queue it goes through; ``None``: the queue that all workers of its type consume."""
 
     @property
     def public_id(self) -> str:

@@ -16,7 +16,7 @@ from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from celeriac import conf
-from celeriac.ledger.dialects.postgres_fleet import DO_NOT_WAIT, KEEP_ALIVE
+from celeriac.ledger.dialects.postgres_fleet import DO_NOT_WAIT, KEEP_ALIVE, NEEDN_T_LAST
 
 #: Never reached: only statements that ask for it are prepared, a project's own queries stay as they are.
 _ONLY_ON_REQUEST: Final = 1 << 30
@@ -27,13 +27,15 @@ def connection() -> BaseDatabaseWrapper:
     return connections[conf.alias()]
 
 
-def fetch(sql: str, params: Mapping[str, Any] | Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Run one statement and return its rows.
+def fetch(
+    sql: str, params: Mapping[str, Any] | Sequence[Any], on: BaseDatabaseWrapper | None = None
+) -> list[tuple[Any, ...]]:
+    """Run one statement and return its rows. *on*: the session; absent: the calling thread's connection to the ledger.
 
     Raises:
         django.db.DatabaseError: as Django's cursor would. In a broken transaction: ``TransactionManagementError``.
     """
-    django = connection()
+    django = connection() if on is None else on
     if django.execute_wrappers or django.force_debug_cursor:
         with django.cursor() as ordinary:
             ordinary.execute(sql, params)
@@ -72,6 +74,12 @@ def keep_alive(session: BaseDatabaseWrapper) -> None:
     with session.cursor() as cursor:
         for statement in KEEP_ALIVE:
             cursor.execute(statement)
+
+
+def needn_t_last(session: BaseDatabaseWrapper) -> None:
+    """Commits on *session* don't wait for the disk: for what is worth nothing after a crash of the database."""
+    with session.cursor() as cursor:
+        cursor.execute(NEEDN_T_LAST)
 
 
 def do_not_wait(session: BaseDatabaseWrapper) -> None:

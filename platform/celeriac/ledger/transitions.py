@@ -11,16 +11,18 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from django.db.models import F
+
 from celeriac import clock, codes, conf, text
 from celeriac.asked import NewJob
 from celeriac.ledger.dialects import postgres as sql
 from celeriac.ledger.rows import Claimed, Moved, Staged, Why
 from celeriac.ledger.session import atomic, connection, fetch
-from celeriac.models import DeadLetter, ErrorEvent, History, Job, Live
+from celeriac.models import DeadLetter, ErrorEvent, History, Job, Live, Worker
 from celeriac.models.live import RESCUED_PRIORITY
 from celeriac.outcomes import Failure, Outcome, Ref
 from celeriac.redaction import Redactor
-from celeriac.states import ENDED, LIVE, Arrow, ParkedReason, Status, arrow
+from celeriac.states import BY_NAME, ENDED, LIVE, Arrow, ParkedReason, Status, arrow
 
 # ---- births ----------------------------------------------------------------------------------------------------------
 
@@ -81,12 +83,33 @@ def stage(term: int, room: Mapping[str, int], paused: Collection[str]) -> list[S
     return [_staged(row) for row in fetch(sql.stage(clock.now_sql()), params)]
 
 
-def again(term: int, *, everything: bool = False, short: Collection[str] = (), limit: int = 500) -> list[Staged]:
+def address(term: int, jobs: Mapping[Ref, uuid.UUID]) -> list[Staged]:
+    """PENDING, RETRY → DISPATCHED, each through the own queue of the worker that it is given. Under the leader's *term*, as :func:`stage`."""
+    if not jobs:
+        return []
+    params = {
+        "term": term,
+        "jobs": [ref.job for ref in jobs],
+        "fences": [ref.fence for ref in jobs],
+        "workers": list(jobs.values()),
+    }
+    return [_staged(row) for row in fetch(sql.address(clock.now_sql()), params)]
+
+
+def again(
+    term: int,
+    *,
+    everything: bool = False,
+    short: Collection[str] = (),
+    short_workers: Collection[uuid.UUID] = (),
+    limit: int = 500,
+) -> list[Staged]:
     """DISPATCHED jobs to send once more, under the fence they have: a stale copy of the same fence can claim only once.
 
     Arguments:
         everything: the broker was wiped; all of them.
         short: queues whose broker queue is shorter than what the ledger has dispatched.
+        short_workers: workers of whose own queue that is so.
         limit: how many at most in one call.
 
     Without evidence: those of older terms, and those that have waited for their growing delay.
@@ -95,6 +118,7 @@ def again(term: int, *, everything: bool = False, short: Collection[str] = (), l
         "term": term,
         "everything": everything,
         "short": list(short),
+        "short_workers": list(short_workers),
         "first": conf.get("RESEND_AFTER"),
         "most": conf.get("RESEND_AFTER_MAX"),
         "limit": limit,
@@ -129,12 +153,18 @@ def claim(refs: Sequence[Ref], limits: Sequence[float | None], worker: uuid.UUID
     return [Claimed(Ref(row[0], row[1]), *row[2:]) for row in fetch(sql.claim(clock.now_sql()), params)]
 
 
+#: A run whose worker was given up for nothing: held for review, and nobody has touched the job since (the fence says so).
+_REVIEW: Final = "l.status = 'PARKED' AND l.parked_reason = 'review'"
+
+
 def settle(
     outcomes: Sequence[Outcome],
     worker: uuid.UUID,
     redact: Redactor,
     along: Callable[[Outcome], None] | None = None,
     only_child: int | None = None,
+    *,
+    wait: bool = True,
 ) -> list[Ref]:
     """Write how runs ended, what they wanted to send, and what explains it, in one transaction. Returns what was settled.
 
@@ -143,20 +173,26 @@ def settle(
         worker: the incarnation that claimed them.
         along: called in the transaction for each outcome that was settled (chord counters, Celery's failure propagation).
         only_child: settle only what this child has claimed (the main process speaks for a dead child).
+        wait: for rows that somebody holds; the scheduler doesn't, and looks again in its next pass.
 
-    An outcome that doesn't come back is refused: the job has been taken from this worker. Nothing of it is written.
+    A job that was taken from this worker and is held for review still takes its outcome while its fence is the claim's: the run was alive
+    after all. Any other outcome that doesn't come back is refused: nothing of it is written.
     """
     plain = [o for o in outcomes if o.status is Status.SUCCEEDED and not o.sends]
     guard = f"l.status = 'RUNNING' AND l.worker = '{worker}'" + (
         f" AND l.child_pid = {int(only_child)}" if only_child else ""
     )
-    if along is None and len(plain) == len(outcomes):
-        return [m.ref for m in _end(outcomes, guard)]
     settled: list[Ref] = []
+    if along is None and len(plain) == len(outcomes):
+        settled = [m.ref for m in _end(outcomes, guard, wait)]
+        if len(settled) == len(outcomes):
+            return settled
+        outcomes = [o for o in outcomes if o.ref not in settled]
     with atomic():
-        ended = [o for o in outcomes if o.status in ENDED]
-        moved = [o for o in outcomes if o.status in LIVE]
-        happened = {m.ref: m for m in (*_end(ended, guard), *_move(moved, guard))}
+        happened = _written(outcomes, guard, wait)
+        if only_child is None:
+            late = [o for o in outcomes if o.ref not in happened and f"late_{o.arrow}" in BY_NAME]
+            happened |= _written(late, _REVIEW, wait)
         for outcome in outcomes:
             move = happened.get(outcome.ref)
             if move is None:
@@ -170,12 +206,21 @@ def settle(
     return settled
 
 
+def _written(outcomes: Sequence[Outcome], guard: str, wait: bool) -> dict[Ref, Moved]:
+    ended = [o for o in outcomes if o.status in ENDED]
+    moved = [o for o in outcomes if o.status in LIVE]
+    return {m.ref: m for m in (*_end(ended, guard, wait), *_move(moved, guard, wait))}
+
+
 def _explain(outcome: Outcome, move: Moved, worker: uuid.UUID, redact: Redactor) -> None:
     """The rows that say why, beside the move itself."""
-    step = arrow(outcome.arrow)
+    late = move.source is Status.PARKED
+    step = arrow(f"late_{outcome.arrow}" if late else outcome.arrow)
     failure = outcome.failure
     if step.exceptional:
         reason = outcome.reason or (f"{failure.code}: {failure.kind}: {failure.message}" if failure else "")
+        if late:
+            reason = f"its worker was alive after all{': ' if reason else ''}{reason}"
         _history(
             [(outcome.ref, step, move.source, outcome.status, move.attempt)], Why("worker", redact.text(reason), worker)
         )
@@ -230,6 +275,7 @@ def shift(
     parked: ParkedReason | None = None,
     delay: float | None = None,
     priority: int | None = None,
+    suspicion: int | None = None,
     also: str = "",
     wait: bool = False,
 ) -> list[Moved]:
@@ -239,6 +285,7 @@ def shift(
         parked: the reason, for a move to PARKED.
         delay: seconds until due again, absent: it keeps its place in the line.
         priority: new dispatch priority, absent: unchanged.
+        suspicion: with how many lost workers it was aboard, absent: unchanged.
         also: further guard, SQL over ``l``, made by code of ours only.
         wait: for rows that somebody holds; else they are left for the next pass, as the scheduler wants it.
     """
@@ -246,7 +293,7 @@ def shift(
     if not refs:
         return []
     guard = _guard(step) + (f" AND {also}" if also else "")
-    params = _move_params(refs, step, delay=delay, parked=parked, priority=priority)
+    params = _move_params(refs, step, delay=delay, parked=parked, priority=priority, suspicion=suspicion)
     with atomic():
         moved = [_moved(row) for row in fetch(sql.move(clock.now_sql(), guard, wait), params)]
         if step.exceptional:
@@ -323,6 +370,11 @@ def note(event: str, refs: Iterable[Ref], why: Why) -> None:
     History.objects.using(conf.alias()).bulk_create(rows)
 
 
+def count_refused(worker: uuid.UUID, outcomes: int) -> None:
+    """So many outcomes of incarnation *worker* came after their jobs had been taken from it."""
+    Worker.objects.using(conf.alias()).filter(pk=worker).update(refused=F("refused") + outcomes)
+
+
 # ---- shared ----------------------------------------------------------------------------------------------------------
 
 
@@ -331,7 +383,7 @@ def _guard(step: Arrow) -> str:
     return f"l.status = '{step.source.value}'"
 
 
-def _end(outcomes: Sequence[Outcome], guard: str) -> list[Moved]:
+def _end(outcomes: Sequence[Outcome], guard: str, wait: bool) -> list[Moved]:
     if not outcomes:
         return []
     params = {
@@ -344,10 +396,10 @@ def _end(outcomes: Sequence[Outcome], guard: str) -> list[Moved]:
         "lost_by": [o.lost_by for o in outcomes],
         "raise_by": [0] * len(outcomes),
     }
-    return [_moved(row) for row in fetch(sql.end(clock.now_sql(), guard, True), params)]
+    return [_moved(row) for row in fetch(sql.end(clock.now_sql(), guard, wait), params)]
 
 
-def _move(outcomes: Sequence[Outcome], guard: str) -> list[Moved]:
+def _move(outcomes: Sequence[Outcome], guard: str, wait: bool) -> list[Moved]:
     if not outcomes:
         return []
     steps = [arrow(o.arrow) for o in outcomes]
@@ -362,8 +414,9 @@ def _move(outcomes: Sequence[Outcome], guard: str) -> list[Moved]:
         "lost_by": [o.lost_by for o in outcomes],
         "raise_by": [int(step.raises_fence) for step in steps],
         "priorities": [RESCUED if step.name == "lost" else None for step in steps],
+        "suspicions": [_suspicion(o) for o in outcomes],
     }
-    moved = [_moved(row) for row in fetch(sql.move(clock.now_sql(), guard, True), params)]
+    moved = [_moved(row) for row in fetch(sql.move(clock.now_sql(), guard, wait), params)]
     payloads = {o.ref.job: o.payload for o in outcomes if o.payload is not None}
     for job in {m.ref.job for m in moved} & payloads.keys():
         with connection().cursor() as cursor:
@@ -376,8 +429,21 @@ def _move(outcomes: Sequence[Outcome], guard: str) -> list[Moved]:
     return moved
 
 
+def _suspicion(outcome: Outcome) -> int | None:
+    """A run that ended by itself, or whose own process died, has shown what it is: it is suspected no more."""
+    if outcome.suspicion is None and outcome.arrow in ("retried", "lost"):
+        return 0
+    return outcome.suspicion
+
+
 def _move_params(
-    refs: Sequence[Ref], step: Arrow, *, delay: float | None, parked: ParkedReason | None, priority: int | None
+    refs: Sequence[Ref],
+    step: Arrow,
+    *,
+    delay: float | None,
+    parked: ParkedReason | None,
+    priority: int | None,
+    suspicion: int | None,
 ) -> dict[str, Any]:
     count = len(refs)
     return {
@@ -391,6 +457,7 @@ def _move_params(
         "lost_by": [0] * count,
         "raise_by": [int(step.raises_fence)] * count,
         "priorities": [priority] * count,
+        "suspicions": [suspicion] * count,
     }
 
 

@@ -60,6 +60,10 @@ class Live(models.Model):
     attempt = models.SmallIntegerField(default=0)
     retry_count = models.SmallIntegerField(default=0)
     lost_count = models.SmallIntegerField(default=0)
+    suspicion = models.SmallIntegerField(
+        db_default=0,
+        help_text=_("How many whole workers were lost with it aboard since it last ended a run. Above 0: a suspect."),
+    )
     sent_count = models.SmallIntegerField(default=0, help_text=_("How often this dispatch was sent."))
     time_limit = models.FloatField(null=True, help_text=_("Hard limit in seconds that the call asked for."))
     worker = models.UUIDField(null=True)
@@ -90,6 +94,7 @@ class Live(models.Model):
             models.Index(
                 fields=["parked_reason", "task_type"], name="celeriac_live_parked", condition=Q(status="PARKED")
             ),
+            models.Index(fields=["queue"], name="celeriac_live_suspects", condition=Q(suspicion__gt=0)),
             models.Index(fields=["expires_at"], name="celeriac_live_expires", condition=Q(expires_at__isnull=False)),
         ]
         constraints = [

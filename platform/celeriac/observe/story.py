@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy as _
 
 from celeriac import conf, redaction
 from celeriac.clock import Now
+from celeriac.dispatch.suspects import ISOLATED
 from celeriac.guard import switches
 from celeriac.models import Control, ErrorEvent, History, Job, Lease, Live, TriageDecision, Worker
 from celeriac.states import ParkedReason, Status
@@ -51,7 +52,14 @@ _EVENTS: Final[dict[str, Promise]] = {
     "dead_lettered": _("put into the dead letters"),
     "held": _("held after its run"),
     "handed_back": _("handed back by its worker"),
+    "rescued": _("its worker was lost"),
     "lost": _("its process was lost"),
+    "released": _("released by hand"),
+    "late_succeeded": _("succeeded, its worker was alive after all"),
+    "late_retried": _("will be tried again, its worker was alive after all"),
+    "late_failed": _("failed for good, its worker was alive after all"),
+    "late_cancelled": _("cancelled, its worker was alive after all"),
+    "late_dead_lettered": _("put into the dead letters, its worker was alive after all"),
     "redelivered": _("sent back by hand"),
     "resolved": _("resolved by hand"),
     "ignored": _("ignored by hand"),
@@ -147,12 +155,7 @@ def why_waiting(job: Job) -> str:
     if live.status == Status.PARKED:
         return _parked(live)
     if live.status == Status.DISPATCHED:
-        sent = ngettext("sent %(count)d time", "sent %(count)d times", live.sent_count) % {"count": live.sent_count}
-        waits = gettext("Handed to the broker %(at)s (%(sent)s) and not claimed yet.") % {
-            "at": moment(live.dispatched_at or live.since),
-            "sent": sent,
-        }
-        return f"{waits} {_held_up(live, now)}".rstrip()
+        return _dispatched(live, now)
     return _not_dispatched(live, now)
 
 
@@ -261,8 +264,31 @@ def _parked(live: Live) -> str:
     assert live.parked_reason is not None, "a check constraint of the table says so"
     reason = ParkedReason(live.parked_reason)
     said = gettext("Parked since %(since)s: %(reason)s.") % {"since": moment(live.since), "reason": _PARKED[reason]}
-    off = _switched_off(live) if reason is ParkedReason.SWITCH else ""
-    return f"{said} {off}".rstrip()
+    more = {ParkedReason.SWITCH: _switched_off, ParkedReason.REVIEW: _old_run}.get(reason)
+    return f"{said} {more(live)}".rstrip() if more is not None else said
+
+
+def _old_run(live: Live) -> str:
+    # The place of a parked job names no worker any more; the move that parked it does.
+    moves = History.objects.using(conf.alias()).filter(job_id=live.job_id, target=Status.PARKED, worker__isnull=False)
+    worker = moves.order_by("-id").values_list("worker", flat=True).first()
+    if worker is None:
+        return gettext("Its old run may still be at work.")
+    return gettext("Its old run may still be at work on %(worker)s.") % {"worker": _named(worker, _names({worker}))}
+
+
+def _dispatched(live: Live, now: datetime) -> str:
+    sent = ngettext("sent %(count)d time", "sent %(count)d times", live.sent_count) % {"count": live.sent_count}
+    at = moment(live.dispatched_at or live.since)
+    if live.worker is not None:
+        return gettext("Sent to %(worker)s alone %(at)s (%(sent)s) and not claimed yet. %(why)s") % {
+            "worker": _named(live.worker, _names({live.worker})),
+            "at": at,
+            "sent": sent,
+            "why": _aboard(live.suspicion),
+        }
+    waits = gettext("Handed to the broker %(at)s (%(sent)s) and not claimed yet.") % {"at": at, "sent": sent}
+    return f"{waits} {_held_up(live, now)}".rstrip()
 
 
 def _not_dispatched(live: Live, now: datetime) -> str:
@@ -273,8 +299,30 @@ def _not_dispatched(live: Live, now: datetime) -> str:
     if live.expires_at is not None and live.expires_at <= now:
         return gettext("It expired %(at)s and is about to be cancelled.") % {"at": moment(live.expires_at)}
     due = gettext("Due since %(at)s.") % {"at": moment(live.run_at)}
-    held_up = _held_up(live, now) or _busy(live) or gettext("A slot is free: the scheduler's next pass takes it.")
+    held_up = _held_up(live, now)
+    if live.suspicion:
+        return f"{due} {_suspected(live)} {held_up}".rstrip()
+    held_up = held_up or _busy(live) or gettext("A slot is free: the scheduler's next pass takes it.")
     return f"{due} {held_up}"
+
+
+def _aboard(suspicion: int) -> str:
+    return ngettext(
+        "%(count)d worker was lost with it aboard.", "%(count)d workers were lost with it aboard.", suspicion
+    ) % {"count": suspicion}
+
+
+def _suspected(live: Live) -> str:
+    """How a suspect runs next, why, and what it waits for (``dispatch.suspects`` decides it)."""
+    if live.suspicion < ISOLATED:
+        said = gettext("It runs next through a worker's own queue.")
+        return f"{_aboard(live.suspicion)} {said}"
+    said = gettext("It runs alone on a worker next, without another suspect beside it.")
+    consumers = {worker.pk for worker in _consumers(live.queue)}
+    suspects = Live.objects.using(conf.alias()).filter(suspicion__gt=0, worker__in=consumers)
+    taken = set(suspects.values_list("worker", flat=True))
+    waits = gettext("It waits for a worker without a suspect.") if consumers and consumers <= taken else ""
+    return f"{_aboard(live.suspicion)} {said} {waits}".rstrip()
 
 
 def _held_up(live: Live, now: datetime) -> str:
@@ -284,7 +332,7 @@ def _held_up(live: Live, now: datetime) -> str:
         return off
     consumers = _consumers(live.queue)
     if not consumers:
-        return gettext("No live worker consumes queue %(queue)s.") % {"queue": live.queue}
+        return _nobody(live.queue)
     if not any(live.task_type in worker.tasks for worker in consumers):
         return gettext("No live worker of queue %(queue)s knows the type %(type)s.") % {
             "queue": live.queue,
@@ -297,6 +345,16 @@ def _held_up(live: Live, now: datetime) -> str:
     if now - lease.renewed_at > timedelta(seconds=3 * conf.get("LEASE_SECONDS")):
         return gettext("No scheduler has led since %(at)s.") % {"at": moment(lease.renewed_at)}
     return ""
+
+
+def _nobody(queue: str) -> str:
+    others = [worker for worker in Worker.objects.using(conf.alias()).alive() if queue in worker.queues]
+    if not others:
+        return gettext("No live worker consumes queue %(queue)s.") % {"queue": queue}
+    return gettext("No worker consumes queue %(queue)s now: %(workers)s.") % {
+        "queue": queue,
+        "workers": ", ".join(f"{worker.hostname} ({Worker.State(worker.state).label})" for worker in others),
+    }
 
 
 def _switched_off(live: Live) -> str:

@@ -90,9 +90,9 @@ def told(outcomes: Sequence[Outcome], settled: Sequence[Ref], worker: uuid.UUID)
             # The answer of a settle can be lost with its connection, and a spool be replayed twice: what has landed wasn't refused.
             taken |= queries.landed([o.ref for o in refused], worker)
             reason = "the fence has moved on: the job had been taken from this worker"
-            transitions.note(
-                "outcome_refused", [o.ref for o in refused if o.ref not in taken], Why("worker", reason, worker)
-            )
+            late = [o.ref for o in refused if o.ref not in taken]
+            transitions.note("outcome_refused", late, Why("worker", reason, worker))
+            transitions.count_refused(worker, len(late))
         except DatabaseError as exc:  # the refusal itself is decided; only its line in the history is missing
             logger.warning("A refused outcome could not be noted in the history: %s", exc)
     for o in outcomes:

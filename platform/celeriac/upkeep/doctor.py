@@ -66,6 +66,16 @@ CHECKS: Final[tuple[Check, ...]] = (
         "Is a scheduler up? It gives such jobs back within seconds.",
     ),
     Check(
+        "lock-without-incarnation",
+        "witness lock that no living worker owns",
+        "A process still holds the database session of a worker that has ended: find it by the server process in `pg_stat_activity`, end it.",
+    ),
+    Check(
+        "two-live-claims",
+        "pool process that has two jobs at once",
+        "Is a spool waiting there (`spool`)? If not: tell us, with `celeriac trace` of both; to free them, stop that worker.",
+    ),
+    Check(
         "dispatched-too-long",
         "dispatched job that should have been sent again",
         "Is a scheduler up, and does the broker answer?",
@@ -74,6 +84,11 @@ CHECKS: Final[tuple[Check, ...]] = (
         "overdue",
         "job due for over 60 s although a slot is free and nothing holds it",
         "Is a scheduler up, and does the broker answer?",
+    ),
+    Check(
+        "nobody-consumes",
+        "job due for over 60 s in a queue that no worker consumes and that isn't switched off",
+        "Start a worker for the queue (`celery -A APP worker -Q QUEUE`). One is there? `celeriac workers` says why it doesn't consume.",
     ),
     Check(
         "parked-for-nothing",

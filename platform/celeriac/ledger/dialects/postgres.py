@@ -151,8 +151,8 @@ def move(now: str, source_guard: str, wait: bool) -> str:
 WITH asked AS (
     SELECT * FROM unnest(%(jobs)s::bigint[], %(fences)s::bigint[], %(targets)s::text[], %(delays)s::float8[],
                          %(run_ats)s::timestamptz[], %(reasons)s::text[], %(retries)s::smallint[], %(lost_by)s::smallint[],
-                         %(raise_by)s::int[], %(priorities)s::smallint[])
-        AS a(job_id, fence, target, delay, run_at, parked_reason, retry_count, lost_by, raise_by, priority)
+                         %(raise_by)s::int[], %(priorities)s::smallint[], %(suspicions)s::smallint[])
+        AS a(job_id, fence, target, delay, run_at, parked_reason, retry_count, lost_by, raise_by, priority, suspicion)
 ), before AS (
     -- Locked and read first: RETURNING shows the new row only, and the history wants the old status.
     SELECT l.job_id, l.status FROM celeriac_live l JOIN asked a ON a.job_id = l.job_id AND a.fence = l.fence
@@ -161,11 +161,16 @@ WITH asked AS (
 UPDATE celeriac_live l
 SET status = a.target, fence = l.fence + a.raise_by, run_at = COALESCE(a.run_at, {now} + make_interval(secs => {_bounded("a.delay")}), l.run_at), since = {now},
     parked_reason = a.parked_reason, retry_count = COALESCE(a.retry_count, l.retry_count), lost_count = l.lost_count + a.lost_by,
-    priority = COALESCE(a.priority, l.priority), sent_count = 0, worker = NULL, child_pid = NULL, claimed_at = NULL, deadline = NULL,
+    priority = COALESCE(a.priority, l.priority), suspicion = COALESCE(a.suspicion, l.suspicion), sent_count = 0, worker = NULL, child_pid = NULL, claimed_at = NULL, deadline = NULL,
     dispatched_at = NULL, dispatch_term = NULL
 FROM asked a JOIN before b ON b.job_id = a.job_id
 WHERE l.job_id = a.job_id AND l.fence = a.fence AND {source_guard}
 RETURNING l.job_id, a.fence, b.status, l.attempt, l.retry_count, l.lost_count"""
+
+
+#: What a message is made of; of a long payload only its length.
+_STAGED = """s.job_id, s.fence, s.queue, s.priority, s.attempt, s.retry_count, j.task_id, j.alias, j.task_type, j.root_id, j.parent_id,
+       j.group_id, CASE WHEN length(j.payload) <= 4096 THEN j.payload END, length(j.payload), s.worker"""
 
 
 @lru_cache(maxsize=64)
@@ -184,7 +189,7 @@ WITH lease AS (
         SELECT head.job_id, head.status FROM generate_series(10, 0, -1) AS p(priority), LATERAL (
             SELECT l.job_id, l.status FROM celeriac_live l
             WHERE l.queue = w.queue AND l.priority = p.priority AND l.status IN ('PENDING', 'RETRY') AND l.run_at <= {now}
-              AND l.task_type <> ALL (%(paused)s::text[]) AND (l.expires_at IS NULL OR l.expires_at > {now})
+              AND l.suspicion = 0 AND l.task_type <> ALL (%(paused)s::text[]) AND (l.expires_at IS NULL OR l.expires_at > {now})
             ORDER BY l.run_at LIMIT w.room
         ) AS head
         LIMIT w.room
@@ -196,12 +201,53 @@ WITH lease AS (
     UPDATE celeriac_live l
     SET status = 'DISPATCHED', dispatched_at = {now}, since = {now}, dispatch_term = %(term)s::bigint, sent_count = 1
     FROM locked WHERE l.job_id = locked.job_id
-    RETURNING l.job_id, l.fence, l.queue, l.priority, l.attempt, l.retry_count
+    RETURNING l.job_id, l.fence, l.queue, l.priority, l.attempt, l.retry_count, l.worker
 )
-SELECT s.job_id, s.fence, s.queue, s.priority, s.attempt, s.retry_count, j.task_id, j.alias, j.task_type, j.root_id, j.parent_id,
-       j.group_id, CASE WHEN length(j.payload) <= 4096 THEN j.payload END, length(j.payload)
+SELECT {_STAGED}
 FROM staged s JOIN celeriac_job j ON j.seq = s.job_id
 ORDER BY s.priority DESC, s.job_id"""
+
+
+@lru_cache(maxsize=64)
+def address(now: str) -> str:
+    """PENDING, RETRY → DISPATCHED through the own queues of the workers that were chosen for them, under the leader's term."""
+    return f"""
+WITH lease AS (
+    SELECT term FROM celeriac_lease WHERE name = 'scheduler' AND term = %(term)s::bigint
+), locked AS (
+    SELECT l.job_id, a.worker FROM celeriac_live l
+    JOIN unnest(%(jobs)s::bigint[], %(fences)s::bigint[], %(workers)s::uuid[]) AS a(job_id, fence, worker)
+      ON a.job_id = l.job_id AND a.fence = l.fence, lease
+    WHERE l.status IN ('PENDING', 'RETRY') FOR UPDATE OF l SKIP LOCKED
+), staged AS (
+    UPDATE celeriac_live l
+    SET status = 'DISPATCHED', worker = locked.worker, dispatched_at = {now}, since = {now}, dispatch_term = %(term)s::bigint, sent_count = 1
+    FROM locked WHERE l.job_id = locked.job_id
+    RETURNING l.job_id, l.fence, l.queue, l.priority, l.attempt, l.retry_count, l.worker
+)
+SELECT {_STAGED}
+FROM staged s JOIN celeriac_job j ON j.seq = s.job_id
+ORDER BY s.priority DESC, s.job_id"""
+
+
+@lru_cache(maxsize=64)
+def suspects_due(now: str) -> str:
+    """(paused types, queues off, limit): due suspects, next to start first, with their seconds of waiting."""
+    return f"""
+SELECT l.job_id, l.fence, l.queue, l.suspicion, extract(epoch FROM {now} - l.run_at)::float8 FROM celeriac_live l
+WHERE l.suspicion > 0 AND l.status IN ('PENDING', 'RETRY') AND l.run_at <= {now} AND l.task_type <> ALL (%(paused)s::text[])
+  AND l.queue <> ALL (%(off)s::text[]) AND (l.expires_at IS NULL OR l.expires_at > {now})
+ORDER BY l.priority DESC, l.run_at, l.job_id LIMIT %(limit)s::int"""
+
+
+#: Each worker that consumes: its queues, free slots, the suspects aboard or on their way there, and the highest suspicion among them.
+ROOMS = """
+SELECT w.id, ARRAY(SELECT jsonb_array_elements_text(w.queues)), w.slots - COALESCE(b.n, 0), COALESCE(b.suspects, 0), COALESCE(b.worst, 0) FROM celeriac_worker w
+LEFT JOIN (
+    SELECT worker, count(*) AS n, count(*) FILTER (WHERE suspicion > 0) AS suspects, max(suspicion) AS worst
+    FROM celeriac_live WHERE status = 'RUNNING' OR (suspicion > 0 AND status = 'DISPATCHED') GROUP BY worker
+) AS b ON b.worker = w.id
+WHERE w.ended_at IS NULL AND w.state = 'alive'"""
 
 
 @lru_cache(maxsize=64)
@@ -213,17 +259,17 @@ WITH lease AS (
 ), stale AS (
     SELECT l.job_id FROM celeriac_live l, lease
     WHERE l.status = 'DISPATCHED' AND (%(everything)s::bool OR l.dispatch_term < %(term)s::bigint
-       OR (l.queue = ANY (%(short)s::text[]) AND l.dispatched_at < {now} - interval '2 seconds')
+       OR ((l.worker = ANY (%(short_workers)s::uuid[]) OR (l.queue = ANY (%(short)s::text[]) AND l.worker IS NULL))
+           AND l.dispatched_at < {now} - interval '2 seconds')
        OR l.dispatched_at < {now} - make_interval(secs => LEAST(%(first)s::float8 * power(2, LEAST(l.sent_count, 12) - 1), %(most)s::float8)))
     ORDER BY l.dispatched_at LIMIT %(limit)s::int FOR UPDATE OF l SKIP LOCKED
 ), sent AS (
     UPDATE celeriac_live l
     SET dispatched_at = {now}, dispatch_term = %(term)s::bigint, sent_count = LEAST(l.sent_count + 1, 1000)
     FROM stale WHERE l.job_id = stale.job_id
-    RETURNING l.job_id, l.fence, l.queue, l.priority, l.attempt, l.retry_count
+    RETURNING l.job_id, l.fence, l.queue, l.priority, l.attempt, l.retry_count, l.worker
 )
-SELECT s.job_id, s.fence, s.queue, s.priority, s.attempt, s.retry_count, j.task_id, j.alias, j.task_type, j.root_id, j.parent_id,
-       j.group_id, CASE WHEN length(j.payload) <= 4096 THEN j.payload END, length(j.payload)
+SELECT {_STAGED}
 FROM sent s JOIN celeriac_job j ON j.seq = s.job_id
 ORDER BY s.job_id"""
 
@@ -250,7 +296,7 @@ WITH busy AS (
     SELECT o.queue, (
         SELECT p.priority FROM generate_series(10, o.lowest + 1, -1) AS p(priority) WHERE EXISTS (
             SELECT 1 FROM celeriac_live l WHERE l.queue = o.queue AND l.priority = p.priority AND l.status IN ('PENDING', 'RETRY')
-              AND l.run_at <= {now} AND l.task_type <> ALL (%(paused)s::text[]) AND (l.expires_at IS NULL OR l.expires_at > {now})
+              AND l.suspicion = 0 AND l.run_at <= {now} AND l.task_type <> ALL (%(paused)s::text[]) AND (l.expires_at IS NULL OR l.expires_at > {now})
         ) LIMIT 1
     ) AS highest FROM out o
 ), waiting AS (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from celeriac.ledger.dialects.postgres_fleet import TERM_LOCK_HELD
+from celeriac.ledger.dialects.postgres_fleet import TERM_LOCK_HELD, WITNESS
 
 _NAME: Final = "j.task_type || ' ' || COALESCE(j.alias, j.task_id::text)"
 _LIVE: Final = f"SELECT {_NAME} FROM celeriac_live l JOIN celeriac_job j ON j.seq = l.job_id"
@@ -37,6 +37,32 @@ QUESTIONS: Final[dict[str, str]] = {
             "w.ended_at < {now} - interval '5 seconds')"
         )
     ),
+    # A worker takes its lock a moment before its row says so: sessions that have just begun are left out.
+    "lock-without-incarnation": (
+        "SELECT 'lock ' || k.objid || ' of server process ' || k.pid || COALESCE(', ' || host(a.client_addr), '') FROM pg_locks k LEFT JOIN "
+        "pg_stat_activity a ON a.pid = k.pid WHERE k.locktype = 'advisory' AND k.granted AND k.objsubid = 2 AND k.database = (SELECT "
+        f"oid FROM pg_database WHERE datname = current_database()) AND k.classid = {WITNESS}::bigint::oid AND COALESCE("
+        "a.backend_start, '-infinity') < {now} - interval '10 seconds' AND NOT EXISTS (SELECT 1 FROM celeriac_worker w WHERE "
+        "(w.lock_key & 4294967295)::oid = k.objid AND (w.ended_at IS NULL OR w.ended_at > {now} - interval '10 seconds'))"
+    ),
+    "two-live-claims": (
+        "SELECT w.hostname || ', process ' || COALESCE(l.child_pid, 0) || ': ' || string_agg("
+        + _NAME
+        + (
+            ", ', ' ORDER BY l.claimed_at) FROM celeriac_live l JOIN celeriac_job j ON j.seq = l.job_id JOIN celeriac_worker w ON w.id = "
+            "l.worker WHERE l.status = 'RUNNING' AND w.pool = 'prefork' AND w.ended_at IS NULL GROUP BY w.id, l.child_pid HAVING count(*) "
+            "> 1 AND max(l.claimed_at) < {now} - interval '10 seconds'"
+        )
+    ),
+    "nobody-consumes": (
+        _LIVE
+        + (
+            " WHERE l.status IN ('PENDING', 'RETRY', 'DISPATCHED') AND l.run_at < {now} - interval '60 seconds' AND l.since < {now} - "
+            "interval '60 seconds' AND NOT EXISTS (SELECT 1 FROM celeriac_control c WHERE c.value = 'false'::jsonb AND c.key IN "
+            "('consume:type:' || l.task_type, 'consume:queue:' || l.queue)) AND NOT EXISTS (SELECT 1 FROM celeriac_worker w WHERE "
+            "w.ended_at IS NULL AND w.state = 'alive' AND w.queues ? l.queue)"
+        )
+    ),
     "dispatched-too-long": (
         _LIVE
         + (
@@ -52,7 +78,9 @@ QUESTIONS: Final[dict[str, str]] = {
             "'false'::jsonb AND c.key IN ('consume:type:' || l.task_type, 'consume:queue:' || l.queue)) AND "
             "EXISTS (SELECT 1 FROM celeriac_worker w WHERE w.ended_at IS NULL AND w.state = 'alive' AND w.queues "
             "? l.queue AND w.slots > (SELECT count(*) FROM celeriac_live r WHERE r.status = 'RUNNING' AND "
-            "r.worker = w.id))"
+            # A suspect has reason to wait while each worker has another one aboard (dispatch.suspects).
+            "r.worker = w.id) AND (l.suspicion = 0 OR NOT EXISTS (SELECT 1 FROM celeriac_live s WHERE s.worker = w.id AND "
+            "s.suspicion >= CASE WHEN l.suspicion >= 2 THEN 1 ELSE 2 END)))"
         )
     ),
     "parked-for-nothing": (

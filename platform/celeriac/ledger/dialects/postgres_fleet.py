@@ -10,6 +10,9 @@ from typing import Final
 
 #: First key of the scheduler's advisory locks, one per term ("CEL1" in ASCII). Two int keys have objsubid 2 in pg_locks.
 SCHEDULER: Final = 0x43454C31
+#: The same for incarnations, one a worker ("CEL2"), and for the seats of schedulers ("CEL3").
+WITNESS: Final = 0x43454C32
+SEATS: Final = 0x43454C33
 
 _HERE: Final = "k.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 
@@ -19,10 +22,16 @@ TERM_LOCK_HELD: Final = (
     f"AND k.classid = {SCHEDULER}::bigint::oid AND k.objid = l.term::bigint::oid)"
 )
 
-#: Whether a worker's witness lock is held, by anybody. Expects the worker as ``w``; halves of a bigint key have objsubid 1.
+#: Whether a worker's witness lock is held, by anybody. Expects the worker as ``w``.
 WITNESS_LOCK_HELD: Final = (
-    f"EXISTS (SELECT 1 FROM pg_locks k WHERE k.locktype = 'advisory' AND k.granted AND k.objsubid = 1 AND {_HERE} "
-    "AND k.classid = ((w.lock_key >> 32) & 4294967295)::oid AND k.objid = (w.lock_key & 4294967295)::oid)"
+    f"EXISTS (SELECT 1 FROM pg_locks k WHERE k.locktype = 'advisory' AND k.granted AND k.objsubid = 2 AND {_HERE} "
+    f"AND k.classid = {WITNESS}::bigint::oid AND k.objid = (w.lock_key & 4294967295)::oid)"
+)
+
+#: Whether the scheduler that took a seat still holds its lock. Expects the seat's lease as ``l``.
+SEAT_LOCK_HELD: Final = (
+    f"EXISTS (SELECT 1 FROM pg_locks k WHERE k.locktype = 'advisory' AND k.granted AND k.objsubid = 2 AND {_HERE} "
+    f"AND k.classid = {SEATS}::bigint::oid AND k.objid = substr(l.name, 6)::bigint::oid)"
 )
 
 #: The server notices within about 4 s that our host is gone; without effect on a local socket.
@@ -31,7 +40,10 @@ KEEP_ALIVE: Final = ("SET tcp_keepalives_idle = 1", "SET tcp_keepalives_interval
 #: No statement of the scheduler waits for a row lock; this bounds what SKIP LOCKED doesn't reach.
 DO_NOT_WAIT: Final = "SET lock_timeout = '500ms'"
 
-TAKE_WITNESS_LOCK: Final = "SELECT pg_advisory_lock(%s)"
+#: A beat that a crash of the database takes back is one of all beats that are old then.
+NEEDN_T_LAST: Final = "SET synchronous_commit = off"
+
+TAKE_WITNESS_LOCK: Final = f"SELECT pg_try_advisory_lock({WITNESS}, %s), pg_backend_pid()"
 
 FREE_TERM_LOCK: Final = f"SELECT pg_advisory_unlock({SCHEDULER}, %s)"
 
@@ -52,9 +64,17 @@ SELECT l.term, {TERM_LOCK_HELD}, extract(epoch FROM {now} - l.renewed_at) FROM c
 
 
 def renew_lease(now: str) -> str:
-    """(term): no row when another scheduler has taken over."""
+    """(term): seconds since it was renewed last; no row when another scheduler has taken over."""
     return f"""
-UPDATE celeriac_lease SET renewed_at = {now} WHERE name = 'scheduler' AND term = %s RETURNING term"""
+UPDATE celeriac_lease l SET renewed_at = {now} FROM celeriac_lease before WHERE l.name = 'scheduler' AND before.name = l.name AND l.term = %s
+RETURNING extract(epoch FROM {now} - before.renewed_at)::float8"""
+
+
+def extend_deadlines(now: str) -> str:
+    """(seconds): nobody could settle while the ledger was away; what was under way gets the time back, as far as it ran in it."""
+    return f"""
+UPDATE celeriac_live SET deadline = deadline + LEAST(make_interval(secs => %s), {now} - claimed_at)
+WHERE status = 'RUNNING' AND deadline IS NOT NULL"""
 
 
 def take_lease(now: str) -> str:
@@ -66,49 +86,103 @@ WITH taken AS (
 SELECT term, pg_advisory_lock({SCHEDULER}, term::int) FROM taken"""
 
 
-def register_worker(now: str) -> str:
-    """(id, hostname, pid, pool, queues, tasks, slots, versions, lock key): the row of a new incarnation."""
+def _seat_is_free(now: str) -> str:
+    """Nobody sits in it, and it isn't booked: its sitter writes ``renewed_at`` as it goes round, a booking puts it into the future."""
+    return f"(l.renewed_at < {now} - interval '1 second' AND NOT {SEAT_LOCK_HELD})"
+
+
+def free_seat(now: str) -> str:
+    """(last seat): the first seat up to the last that is free."""
     return f"""
-INSERT INTO celeriac_worker (id, hostname, pid, pool, queues, tasks, slots, held, state, versions, lock_key, witnessed, started_at, beat_at, verdict)
-VALUES (%s, %s, %s, %s, %s::jsonb, %s::jsonb, %s, 0, 'alive', %s::jsonb, %s, true, {now}, {now}, '')
-ON CONFLICT (id) DO NOTHING"""
+SELECT n FROM generate_series(1, %s) AS n LEFT JOIN celeriac_lease l ON l.name = 'seat-' || n
+WHERE l.name IS NULL OR {_seat_is_free(now)} ORDER BY n LIMIT 1"""
+
+
+def book_seat(now: str) -> str:
+    """(name, holder, seconds that the booking holds): no row when somebody else was first."""
+    return f"""
+INSERT INTO celeriac_lease AS l (name, term, holder, renewed_at) VALUES (%s, 1, %s, {now} + make_interval(secs => %s))
+ON CONFLICT (name) DO UPDATE SET term = l.term + 1, holder = EXCLUDED.holder, renewed_at = EXCLUDED.renewed_at
+WHERE {_seat_is_free(now)} RETURNING term"""
+
+
+#: (seat): whether we sit in it now.
+TAKE_SEAT: Final = f"SELECT pg_try_advisory_lock({SEATS}, %s)"
+
+FREE_SEAT: Final = f"SELECT pg_advisory_unlock({SEATS}, %s)"
+
+
+def keep_seat(now: str) -> str:
+    """(name, holder): the seat's holder says that its loop goes round."""
+    return f"""
+INSERT INTO celeriac_lease AS l (name, term, holder, renewed_at) VALUES (%s, 1, %s, {now})
+ON CONFLICT (name) DO UPDATE SET holder = EXCLUDED.holder, renewed_at = EXCLUDED.renewed_at"""
+
+
+def register_worker(now: str) -> str:
+    """(id, hostname, host, pid, pool, queues, tasks, slots, versions, lock key): the row of a new incarnation."""
+    return f"""
+INSERT INTO celeriac_worker (id, hostname, host, pid, pool, queues, tasks, slots, held, state, versions, lock_key, witnessed, started_at, beat_at, verdict)
+VALUES (%s, %s, %s, %s, %s, %s::jsonb, %s::jsonb, %s, 0, 'starting', %s::jsonb, %s, true, {now}, {now}, '')
+ON CONFLICT (id) DO UPDATE SET lock_key = EXCLUDED.lock_key"""
 
 
 def beat(now: str) -> str:
-    """(held, slots, queues, state, id): no row when the incarnation was given up."""
+    """(held, slots, free, rss, queues, state, lock key, witnessed, id): whether it is to drain, and which process of the server has served us.
+
+    No row when the incarnation was given up.
+    """
     return f"""
-UPDATE celeriac_worker SET beat_at = {now}, held = %s, slots = %s, queues = %s::jsonb, state = %s
-WHERE id = %s AND ended_at IS NULL RETURNING id"""
+UPDATE celeriac_worker w SET beat_at = {now}, held = %s, slots = %s, free = %s, rss = %s, queues = %s::jsonb, state = %s, lock_key = %s,
+    witnessed = %s
+WHERE id = %s AND ended_at IS NULL
+RETURNING EXISTS (SELECT 1 FROM celeriac_control c WHERE c.key = 'drain:worker:' || w.id AND c.value = 'true'::jsonb),
+    pg_backend_pid()"""
 
 
 def end_worker(now: str) -> str:
-    """(state, id): good-bye."""
+    """(state, verdict, id): good-bye."""
     return f"""
-UPDATE celeriac_worker SET state = %s, held = 0, ended_at = {now} WHERE id = %s AND ended_at IS NULL RETURNING id"""
+UPDATE celeriac_worker SET state = %s, verdict = %s, held = 0, free = 0, ended_at = {now} WHERE id = %s AND ended_at IS NULL RETURNING id"""
 
 
 def readings(now: str) -> str:
     """(settle-in seconds): both witnesses on each live incarnation; nothing while the database itself is young."""
     return f"""
-SELECT w.id, w.hostname, extract(epoch FROM {now} - w.beat_at), {WITNESS_LOCK_HELD}, w.witnessed FROM celeriac_worker w
+SELECT w.id, w.hostname, extract(epoch FROM {now} - w.beat_at)::float8, {WITNESS_LOCK_HELD}, w.witnessed, w.rss FROM celeriac_worker w
 WHERE w.ended_at IS NULL AND pg_postmaster_start_time() < statement_timestamp() - make_interval(secs => %s)"""
 
 
 def give_up(now: str) -> str:
     """(verdict, id, seconds of silence, term): unless it has beaten since, or we no longer lead."""
     return f"""
-UPDATE celeriac_worker SET state = 'gone', ended_at = {now}, verdict = %s
+UPDATE celeriac_worker w SET state = 'gone', ended_at = {now}, verdict = %s, held = 0, free = 0,
+    suspects = (SELECT count(*) FROM celeriac_live l WHERE l.worker = w.id AND l.status = 'RUNNING' AND l.suspicion > 0)
 WHERE id = %s AND ended_at IS NULL AND beat_at <= {now} - make_interval(secs => %s) AND {_LEADS} RETURNING id"""
 
 
-#: (limit): RUNNING jobs of incarnations that have ended.
+#: (limit): RUNNING jobs of incarnations that have ended, one after the other.
 ORPHANS: Final = """
-SELECT l.job_id, l.fence, l.task_type, l.worker, w.verdict FROM celeriac_live l JOIN celeriac_worker w ON w.id = l.worker
-WHERE l.status = 'RUNNING' AND w.ended_at IS NOT NULL LIMIT %s"""
+SELECT l.job_id, l.fence, l.task_type, l.worker, l.suspicion, l.lost_count, w.state = 'gone', w.verdict, COALESCE(w.suspects, 0)
+FROM celeriac_live l JOIN celeriac_worker w ON w.id = l.worker
+WHERE l.status = 'RUNNING' AND w.ended_at IS NOT NULL ORDER BY l.worker LIMIT %s"""
+
+#: (limit): jobs on their way to a worker that has ended, through its own queue.
+ADDRESSED_TO_THE_DEAD: Final = """
+SELECT l.job_id, l.fence, l.worker FROM celeriac_live l JOIN celeriac_worker w ON w.id = l.worker
+WHERE l.suspicion > 0 AND l.status = 'DISPATCHED' AND w.ended_at IS NOT NULL LIMIT %s"""
 
 
 def overrun(now: str) -> str:
-    """(limit): RUNNING jobs past their deadline."""
+    """(limit): RUNNING jobs past their deadline: by how many seconds, and in which pool."""
     return f"""
-SELECT l.job_id, l.fence, l.task_type, l.worker, 'ran past its deadline, and its worker did not end it'
-FROM celeriac_live l WHERE l.status = 'RUNNING' AND l.deadline < {now} LIMIT %s"""
+SELECT l.job_id, l.fence, l.task_type, l.worker, l.retry_count, w.pool, extract(epoch FROM {now} - l.deadline)::float8,
+       extract(epoch FROM l.deadline - l.claimed_at)::float8
+FROM celeriac_live l LEFT JOIN celeriac_worker w ON w.id = l.worker
+WHERE l.status = 'RUNNING' AND l.deadline < {now} LIMIT %s"""
+
+
+#: (worker, jobs): which of these jobs the worker still has, or held for review under the fence of its claim.
+STILL_ITS_OWN: Final = """
+SELECT l.job_id, l.fence FROM celeriac_live l
+WHERE l.job_id = ANY (%s) AND ((l.status = 'RUNNING' AND l.worker = %s) OR (l.status = 'PARKED' AND l.parked_reason = 'review'))"""

@@ -7,11 +7,12 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from celeriac.management.desk import dlq, doctor, release, status, switch, trace, workers
+from celeriac.management.desk import dlq, doctor, health, release, status, switch, trace, workers
 
 COMMANDS = {
     "doctor": doctor,
     "status": status,
+    "health": health,
     "trace": trace,
     "switch": switch,
     "workers": workers,
@@ -23,7 +24,9 @@ COMMANDS = {
 class Command(BaseCommand):
     """Dispatches to the desk's modules."""
 
-    help = "Look after the ledger: doctor, status, trace, switch, workers, dlq, release."
+    help = "Look after the ledger: doctor, status, health, trace, switch, workers, dlq, release."
+    # On call is when a check may fail; and a probe must not load the project's URLs every few seconds.
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         """One sub-parser a module."""

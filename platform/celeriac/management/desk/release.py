@@ -1,4 +1,4 @@
-"""``release ID``: lets a job go that is held for review after its process died."""
+"""``release ID``: lets a job go that is held for review, after its process died or because its run got stuck."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from celeriac.models import Job
 from celeriac.outcomes import Ref
 from celeriac.states import ParkedReason, Status
 
-HELP = "Run a job that is held for review after its process died."
+HELP = "Run a job again that is held for review."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,9 @@ def run(options: dict[str, Any], out: Any) -> int:
             f"{options['id']!r} isn't held for review. `celeriac trace {options['id']}` says where it is."
         )
     why = Why(getpass.getuser(), options["reason"])
-    if not transitions.shift("unparked", [Ref(job.seq, live.fence)], why, also="l.parked_reason = 'review'"):
+    moved = transitions.shift("released", [Ref(job.seq, live.fence)], why, also="l.parked_reason = 'review'", wait=True)
+    if not moved:
         raise CommandError("It has moved meanwhile. Look again.")
     out.write(f"{job} runs again as soon as a slot is free.")
+    out.write("Its old run may still be at work: it isn't stopped by this, but its outcome is refused from now on.")
     return 0

@@ -1,0 +1,162 @@
+"""The network takes a host away, or only pretends that a connection is still there."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from django.db import connection
+
+from celeriac.models import Worker
+from celeriac.states import Status
+from tests.support import effects, leader, probe, watch
+from tests.support.fleet import Fleet
+from tests.support.host import Host, listening_at, second_host
+from tests.support.processes import Member
+from tests.support.product import Product
+from tests.support.proxy import proxy
+from tests.support.waiting import wait_until
+
+SLACK = 4.0
+NOTICED = 15.0  # seconds in which a worker has to notice that it consumes nothing
+
+
+# ---- a host that is cut off ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Host]:
+    """A second host."""
+    with second_host() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def there(product: Product, host: Host) -> Iterator[dict[str, str]]:
+    """What finds the database and the broker from the second host, where nothing is spooled for this one."""
+    database = str(connection.settings_dict["NAME"])
+    with listening_at(product.services, host.here, database) as env:
+        yield {**env, "CELERIAC_SPOOL_DIR": str(product.folder / "spool-there")}
+
+
+@pytest.mark.slow
+def test_the_jobs_of_a_host_that_is_cut_off_run_elsewhere_and_joined_again_it_settles_nothing_it_has_lost(
+    host: Host, there: dict[str, str], fleet: Fleet, gate: str
+) -> None:
+    scheduler = fleet.scheduler()
+    remote = fleet.worker("cut", 4, env=there, inside=host.inside)
+    jobs = [probe.hold.apply_async(("cut", gate), queue="cut") for _ in range(4)]
+    watch.comes_to(Status.RUNNING, *jobs)
+    local = fleet.worker("cut", 8)
+    leader.wait_until_it_judges()
+
+    host.cut()
+    cut = time.monotonic()
+    try:
+        wait_until(watch.runs_as(2, *jobs), what="they run on this host", every=0.01, dump=fleet.logs)
+        took = time.monotonic() - cut
+        print(f"\nhost cut off: its 4 jobs ran on another after {took:.2f} s")
+        assert took < 6 + SLACK
+        gone = watch.incarnations(remote.pid)[0]
+        assert gone.state == Worker.State.GONE
+        # The keep-alives of its session told on it: no waiting for `stall_after`.
+        assert gone.verdict.startswith("gone"), gone.verdict
+        probe.gate(gate).touch()  # both runs of each job go on, and the cut-off ones can't say so
+        assert watch.all_ended(jobs) == {"SUCCEEDED": 4}
+        here = watch.incarnations(local.pid)[0]
+        assert [(watch.job(job).worker, watch.job(job).lost_count) for job in jobs] == [(here.pk, 0)] * 4
+    finally:
+        host.mend()
+
+    wait_until(
+        lambda: [w.state for w in watch.incarnations(remote.pid)] == ["gone", "alive"],
+        what="it works on as a new incarnation",
+        dump=remote.tail,
+    )
+    assert effects.count("cut") == 8
+    assert [(watch.job(job).worker, watch.job(job).attempt) for job in jobs] == [(here.pk, 2)] * 4
+    assert local.stop() == 0
+    anew = [probe.note.apply_async(("cut anew",), queue="cut") for _ in range(10)]
+    assert watch.all_ended(anew, dump=remote.tail) == {"SUCCEEDED": 10}
+    assert effects.count("cut anew") == 10
+    assert remote.stop() == 0
+    assert scheduler.stop() == 0
+
+
+# ---- a broker that only seems connected --------------------------------------------------------------------------------------
+
+
+def _health(fleet: Fleet, name: str) -> tuple[int, Any]:
+    """Exit status and JSON of the probe that an orchestrator asks."""
+    asked = fleet.manage("health", ["celeriac", "health", "worker", "--name", name, "--json"])
+    status = asked.wait(30)
+    fleet.members.remove(asked)
+    return status, json.loads(asked.text().splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_connected_and_consumes_nothing_notices_and_connects_anew(
+    fleet: Fleet, product: Product
+) -> None:
+    broker = urlsplit(product.services.redis_url)
+    assert broker.hostname is not None
+    assert broker.port is not None
+    scheduler = fleet.scheduler()
+    with proxy((broker.hostname, broker.port)) as line:
+        through = product.services.redis_url.replace(f"{broker.hostname}:{broker.port}", line.address)
+        member = fleet.worker("deaf", 2, env={"CELERY_BROKER_URL": through, "REDIS_URL": through})
+        name = watch.incarnations(member.pid)[0].hostname
+        before = [probe.note.apply_async(("deaf before",), queue="deaf") for _ in range(4)]
+        assert watch.all_ended(before) == {"SUCCEEDED": 4}
+        status, said = _health(fleet, name)
+        assert status == 0, said
+        assert line.open_lines > 0
+
+        line.stall()
+        stalled = time.monotonic()
+        jobs = [probe.note.apply_async(("deaf",), queue="deaf") for _ in range(4)]
+        wait_until(lambda: _state(member) != "alive", what="it notices", every=0.05, dump=member.tail)
+        took = time.monotonic() - stalled
+        print(f"\nbroker half open: noticed after {took:.1f} s")
+        assert took < NOTICED + SLACK
+        status, said = _health(fleet, name)
+        assert status != 0, said
+        assert member.running
+
+        line.mend()
+        mended = time.monotonic()
+        assert watch.all_ended(jobs, dump=member.tail) == {"SUCCEEDED": 4}
+        print(f"its jobs had run {time.monotonic() - mended:.1f} s after new connections were let through")
+        wait_until(lambda: _state(member) == "alive", what="it says that it is well", dump=member.tail)
+        status, said = _health(fleet, name)
+        assert status == 0, said
+        assert effects.count("deaf") == 4
+        assert [watch.job(job).lost_count for job in jobs] == [0] * 4
+        assert member.stop() == 0
+    assert scheduler.stop() == 0
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_busy_for_long_is_well(fleet: Fleet, gate: str) -> None:
+    scheduler = fleet.scheduler()
+    member = fleet.worker("busy", 1)
+    running = probe.hold.apply_async(("busy", gate), queue="busy")
+    watch.comes_to(Status.RUNNING, running)
+    waiting = [probe.note.apply_async(("busy waiting",), queue="busy") for _ in range(5)]
+    busy = time.monotonic()
+    wait_until(lambda: time.monotonic() - busy > NOTICED, every=0.2, what=f"{NOTICED:g} s")
+    status, said = _health(fleet, watch.incarnations(member.pid)[0].hostname)
+    assert status == 0, said
+    assert _state(member) == "alive"
+    probe.gate(gate).touch()
+    assert watch.all_ended([running, *waiting]) == {"SUCCEEDED": 6}
+    assert member.stop() == 0
+    assert scheduler.stop() == 0
+
+
+def _state(member: Member) -> str:
+    return str(watch.incarnations(member.pid)[-1].state)
