@@ -40,6 +40,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "worker.stopped": (logging.INFO, "An incarnation ended in good order."),
     "worker.gone": (logging.ERROR, "An incarnation was judged dead; its jobs run again."),
     "worker.deaf": (logging.ERROR, "A worker hears nothing over its connection to the broker; it is made anew."),
+    "worker.wedged": (logging.ERROR, "A worker's main loop makes no turn, or no child of its pool becomes ready."),
     "fleet.late": (logging.ERROR, "More than half of the fleet is late together: verdicts wait three times as long."),
     "scheduler.deadlines_extended": (logging.WARNING, "Nobody led for a while: running jobs get the time back."),
     "scheduler.leading": (logging.INFO, "Took the lease."),

@@ -86,7 +86,8 @@ def test_who_takes_a_stuck_job_out_of_review_takes_it_from_the_old_run(fleet: Fl
 @pytest.mark.parametrize("pool", ["threads", "solo"])
 def test_where_the_policy_says_so_the_worker_is_restarted_for_a_stuck_run(fleet: Fleet, gate: str, pool: str) -> None:
     queue = f"restart-{pool}"
-    member = fleet.worker(queue, 2, pool=pool)
+    # Its neighbours are given the grace of any stop.
+    member = fleet.worker(queue, 2, pool=pool, env={"CELERIAC_STOP_GRACE": "1"})
     neighbour = None
     if pool != "solo":
         neighbour = probe.hold.apply_async((f"{queue} neighbour", gate), queue=queue)

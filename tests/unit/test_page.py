@@ -110,3 +110,15 @@ def test_a_reader_beside_a_writer_never_sees_two_jobs_in_one_entry() -> None:
         end.set()
         writer.join()
     assert all(entry.pid == entry.job == entry.fence == entry.limit for entry in seen)
+
+
+def test_runs_of_one_process_have_slots_of_their_own() -> None:
+    """Greenlets share their thread's number; by it they would overwrite each other."""
+    page = Page()
+    with page.slot(None) as first:
+        with page.slot(None) as second:
+            assert first != second
+        with page.slot(None) as third:
+            assert third == second
+    with page.slot(7) as of_child:
+        assert of_child == 7

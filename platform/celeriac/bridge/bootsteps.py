@@ -73,6 +73,7 @@ class Incarnation(bootsteps.StartStopStep):
             self.here.id,
             may_take=lambda: self.may_take,
             busy_loop=lambda: self._pool_name() == "solo" and self.slots.held > 0,
+            waits_for_children=self._waits_for_children,
             start_anew=self.start_anew,
             changed=lambda: self.heartbeat.hurry(),
         )
@@ -264,6 +265,11 @@ class Incarnation(bootsteps.StartStopStep):
 
     def _pool_name(self) -> str:
         return type(self._worker.pool).__module__.rsplit(".", 1)[-1]
+
+    def _waits_for_children(self) -> bool:
+        """A message was taken and nobody has begun with it, although the pool has a place for it and the database answers."""
+        begun = len(self.here.page.entries())
+        return begun < min(self.slots.held, self.capacity()) and not self.heartbeat.database_away
 
     def _vitals(self) -> Vitals:
         held, slots = self.slots.held, self.capacity()

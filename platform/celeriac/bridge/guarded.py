@@ -39,26 +39,28 @@ def guard(task: Any, tracer: Tracer) -> Tracer:
         if ref is None:
             return tracer(task_id, args, kwargs, request)
         assert request is not None
-        if _index() is None:
-            return _travel(task, tracer, task_id, ref, request)
-        with finish_first(lambda: here().page.doomed(_slot())):
-            return _travel(task, tracer, task_id, ref, request)
+        index, page = _index(), here().page
+        with page.slot(index) as slot:
+            if index is None:
+                return _travel(task, tracer, task_id, ref, request, slot)
+            with finish_first(lambda: page.doomed(slot)):
+                return _travel(task, tracer, task_id, ref, request, slot)
 
     trace.__wrapped__ = tracer  # type: ignore[attr-defined]
     return trace
 
 
-def _travel(task: Any, tracer: Tracer, task_id: str, ref: Ref, request: dict[str, Any]) -> Any:
+def _travel(task: Any, tracer: Tracer, task_id: str, ref: Ref, request: dict[str, Any], slot: int) -> Any:
     at, app = here(), task.app
     claimed = claim([ref], [hard_limit(task, app.conf.task_time_limit)], at.id)
     if not claimed:
         return _ignored()
     job = claimed[0]
-    slot, pid = _slot(), os.getpid()
+    pid = os.getpid()
     limit = job.time_limit or hard_limit(task, app.conf.task_time_limit)
     with Run(job) as run:
         restart = on_stuck_of(task) == "restart"
-        at.page.begin(slot, os.getpid(), job.ref.job, job.ref.fence, limit, restart=restart)
+        at.page.begin(slot, pid, job.ref.job, job.ref.fence, limit, restart=restart)
         traced = _traced(task, tracer, task_id, job, run, request)
         at.page.body_done(slot)
         run.stopped = terminate_handler_fired() and (run.ended is None or run.ended.state != states.SUCCESS)
@@ -137,16 +139,6 @@ def _request(request: dict[str, Any], job: Claimed, body: dict[str, Any]) -> dic
         },
         "is_eager": False,
     }
-
-
-def _slot() -> int:
-    """This child's slot on the page: its index in the pool; pools without children share none, their thread does."""
-    index = _index()
-    if index is not None:
-        return index
-    import threading
-
-    return threading.get_native_id() % 1024
 
 
 def _index() -> int | None:

@@ -33,9 +33,10 @@ RESTED: Final = 2.0
 
 
 class Hearing:
-    """Watches over one worker's ears and its main loop. *may_take* says whether it would take a message now.
+    """Watches over one worker's ears, its main loop and its pool. *may_take* says whether it would take a message now.
 
-    *busy_loop*: whether a running job keeps the main loop from turning (the solo pool). *start_anew* is the last resort.
+    *busy_loop*: whether a running job keeps the main loop from turning (the solo pool). *waits_for_children*: whether a message that was taken
+    waits although the pool has a free place. *start_anew* is the last resort.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Hearing:
         *,
         may_take: Callable[[], bool],
         busy_loop: Callable[[], bool],
+        waits_for_children: Callable[[], bool],
         start_anew: Callable[[str], None],
         changed: Callable[[], None],
     ) -> None:
@@ -52,6 +54,8 @@ class Hearing:
         self._worker = worker
         self._may_take = may_take
         self._busy_loop = busy_loop
+        self._waits_for_children = waits_for_children
+        self._waited_since: float | None = None
         self._start_anew = start_anew
         self._changed = changed
         self._stop = threading.Event()
@@ -128,7 +132,7 @@ class Hearing:
             now = time.monotonic()
             if now - before > LOOK_EVERY + RESTED:
                 self._turned = now
-                self._silent_since = None
+                self._silent_since = self._waited_since = None
             before = now
             self._look(now)
         self._drop()
@@ -136,9 +140,23 @@ class Hearing:
     def _look(self, now: float) -> None:
         consumer = self._consumer
         still = now - self._turned if consumer is not None and not self._busy_loop() else 0.0
-        if self.wedged is not (still >= WEDGED_AFTER):
-            self.wedged = still >= WEDGED_AFTER
+        if not self._waits_for_children():
+            self._waited_since = None
+        elif self._waited_since is None:
+            self._waited_since = now
+        waited = now - self._waited_since if self._waited_since is not None else 0.0
+        wedged = max(still, waited) >= WEDGED_AFTER
+        if wedged is not self.wedged:
+            self.wedged = wedged
             self._changed()
+            if wedged:
+                why = (
+                    f"its main loop has not made a turn for {still:.0f} s"
+                    if still >= WEDGED_AFTER
+                    else f"no child of its pool has been ready for {waited:.0f} s (does worker_process_init take longer than "
+                    "worker_proc_alive_timeout?)"
+                )
+                events.emit("worker.wedged", worker=str(self._worker), reason=why)
         if still >= 2 * WEDGED_AFTER:
             self._start_anew(f"its main loop has not made a turn for {still:.0f} s")
             return

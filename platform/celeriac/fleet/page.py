@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import mmap
 import struct
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,6 +49,23 @@ class Page:
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, SLOTS * _SIZE)
+        self._lock = threading.Lock()
+        self._taken: set[int] = set()
+
+    @contextmanager
+    def slot(self, index: int | None) -> Iterator[int]:
+        """The slot of pool child *index*; absent, for a run in a thread or a greenlet of the main process, one that no other run has now."""
+        if index is not None:
+            yield index
+            return
+        with self._lock:
+            found = next((n for n in range(SLOTS) if n not in self._taken), SLOTS - 1)
+            self._taken.add(found)
+        try:
+            yield found
+        finally:
+            with self._lock:
+                self._taken.discard(found)
 
     def begin(self, slot: int, pid: int, job: int, fence: int, limit: float | None, *, restart: bool = False) -> None:
         """Child *pid* has claimed *job* and enters the body."""
