@@ -40,6 +40,11 @@ class Ground:
             "CELERIAC_SPOOL_DIR": str(Path(self._folder.name) / "spool"),
         }
 
+    @property
+    def services(self) -> Services:
+        """The servers, for those who stop and freeze them."""
+        return self._services
+
     def folder(self) -> Path:
         """A new folder, for the logs and notes of one measurement."""
         self._measured += 1

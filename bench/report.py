@@ -21,6 +21,8 @@ class Row:
     low: float | None
     high: float | None
     unit: str
+    note: str | None = None
+    """What a reader must know to take the figure for what it is."""
 
     @classmethod
     def of_pairs(cls, what: str, reference: str, ours: Sequence[float], theirs: Sequence[float], unit: str) -> Self:
@@ -30,28 +32,38 @@ class Row:
         return cls(what, reference, median(ours), median(theirs), median(each), low, high, unit)
 
     @classmethod
-    def alone(cls, what: str, ours: float, unit: str) -> Self:
+    def unanswered(cls, what: str, reference: str, ours: float, unit: str, note: str) -> Self:
+        """A figure that the reference has no answer to; *note* says how long it was waited for."""
+        return cls(what, reference, ours, None, None, None, None, unit, note)
+
+    @classmethod
+    def alone(cls, what: str, ours: float, unit: str, note: str | None = None) -> Self:
         """A figure that has no counterpart."""
-        return cls(what, None, ours, None, None, None, None, unit)
+        return cls(what, None, ours, None, None, None, None, unit, note)
 
 
 def table(bench: str, rows: Sequence[Row], pairs: int) -> str:
     """The rows for people."""
+    wide = max(8, *(len(row.what) for row in rows))
     lines = [
         f"{bench}: medians of {pairs} interleaved pairs; the ratio is ours to theirs, with the 95 % interval of its median",
-        f"{'what':<8} {'reference':<28} {'ours':>10} {'theirs':>10}  {'unit':<7} {'ratio':>7}  interval",
+        f"{'what':<{wide}} {'reference':<28} {'ours':>10} {'theirs':>10}  {'unit':<7} {'ratio':>7}  interval",
     ]
     for row in rows:
         lines.append(
-            f"{row.what:<8} {row.reference or '–':<28} {_number(row.ours):>10} {_number(row.theirs):>10}  {row.unit:<7} "
+            f"{row.what:<{wide}} {row.reference or '–':<28} {_number(row.ours):>10} {_number(row.theirs):>10}  {row.unit:<7} "
             + (f"{row.ratio:>7.2f}  {row.low:.2f} to {row.high:.2f}" if row.ratio is not None else f"{'–':>7}")
         )
+    lines += [f"{row.what}, {row.reference or 'ours'}: {row.note}" for row in rows if row.note]
     return "\n".join(lines)
 
 
 def line(bench: str, rows: Sequence[Row], versions: Mapping[str, str]) -> str:
-    """The JSON object, on one line."""
-    shown = [{key: _rounded(value) for key, value in asdict(row).items()} for row in rows]
+    """The JSON object, on one line. A row has a note only where there is something to note."""
+    shown = [
+        {key: _rounded(value) for key, value in asdict(row).items() if key != "note" or value is not None}
+        for row in rows
+    ]
     return json.dumps({"bench": bench, "rows": shown, "versions": dict(versions)})
 
 

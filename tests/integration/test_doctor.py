@@ -96,6 +96,10 @@ def _a_process_has_two_jobs(on: Worker) -> None:
     Live.objects.update(claimed_at=_ago(timedelta(seconds=30)))
 
 
+def _a_worker_has_no_session_of_its_own(on: Worker) -> None:
+    Worker.objects.update(witnessed=False)
+
+
 def _nobody_serves_the_queue(on: Worker) -> None:
     _long_ago(letters.accept(queue="elsewhere"))
 
@@ -177,6 +181,7 @@ DAMAGE: list[tuple[str, Callable[[Worker], None]]] = [
     ("running-past-deadline", _a_deadline_is_over),
     ("running-under-a-dead-worker", _a_worker_ended_under_its_job),
     ("running-under-a-dead-worker", _a_worker_was_deleted_under_its_job),
+    ("worker-without-witness", _a_worker_has_no_session_of_its_own),
     ("two-live-claims", _a_process_has_two_jobs),
     ("nobody-consumes", _nobody_serves_the_queue),
     ("nobody-consumes", _the_only_job_of_a_queue_without_a_worker_was_dispatched),
@@ -270,6 +275,10 @@ def _queue_switched_off(on: Worker) -> None:
 def _a_queue_without_a_worker_is_switched_off(on: Worker) -> None:
     switches.turn("queue", "elsewhere", on=False, actor="amy", reason="no workers yet")
     _long_ago(letters.accept(queue="elsewhere"))
+
+
+def _a_worker_has_no_session_of_its_own(on: Worker) -> None:
+    Worker.objects.update(witnessed=False)
 
 
 def _nobody_serves_the_queue_yet(on: Worker) -> None:

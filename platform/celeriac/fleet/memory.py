@@ -63,7 +63,7 @@ class Memory:
 
     def sample(self, pids: Collection[int]) -> None:
         """Look at *pids*, which are all that live now."""
-        seen = {pid: size for pid in pids if (size := rss(pid)) is not None}
+        seen = {pid: size for pid in pids if (size := rss(pid))}  # a process that has just died has none
         with self._lock:
             self._last |= seen
             self.total = sum(seen.values()) or None

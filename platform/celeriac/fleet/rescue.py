@@ -155,13 +155,13 @@ class Rescue:
     def _give_back(self, term: int) -> int:
         """In batches; what comes back is next to start. Also what is on its way to a worker that no longer reads."""
         with self._session.cursor() as cursor:
-            cursor.execute(sql.ADDRESSED_TO_THE_DEAD, [BATCH])
+            cursor.execute(sql.ADDRESSED_TO_NOBODY, [BATCH])
             addressed = cursor.fetchall()
             cursor.execute(sql.ORPHANS, [BATCH])
             orphans = [Orphan(Ref(row[0], row[1]), *row[2:]) for row in cursor.fetchall()]
         who = f"scheduler, term {term}"
         for worker, rows in groupby(addressed, key=lambda row: row[2]):
-            why = Why(who, "the worker whose own queue it was in is gone", worker)
+            why = Why(who, "the worker whose own queue it was in is gone, or consumes no more", worker)
             transitions.shift("withdrawn", [Ref(row[0], row[1]) for row in rows], why)
         again = [o for o in orphans if not o.charged and self._tasks.on_lost(o.task_type) == "again"]
         done = 0

@@ -16,7 +16,7 @@ from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from celeriac import conf
-from celeriac.ledger.dialects.postgres_fleet import DO_NOT_WAIT, KEEP_ALIVE, NEEDN_T_LAST
+from celeriac.ledger.dialects.postgres_fleet import DO_NOT_WAIT, IMPATIENT, KEEP_ALIVE, NEEDN_T_LAST
 
 #: Never reached: only statements that ask for it are prepared, a project's own queries stay as they are.
 _ONLY_ON_REQUEST: Final = 1 << 30
@@ -63,8 +63,14 @@ def atomic() -> Iterator[None]:
 
 
 def own_session(alias: str) -> BaseDatabaseWrapper:
-    """A connection to *alias* of one's own, outside Django's per-thread registry: nothing that a task does can close it."""
+    """A connection to *alias* of one's own, outside Django's per-thread registry: nothing that a task does can close it.
+
+    It notices within seconds that the server is out of reach; the system's own patience is a quarter of an hour.
+    """
     session: BaseDatabaseWrapper = connections[alias].copy()
+    options = {**IMPATIENT, **session.settings_dict.get("OPTIONS", {})}
+    options.pop("pool", None)  # what holds a lock for as long as it lives is nobody else's next connection
+    session.settings_dict["OPTIONS"] = options
     session.inc_thread_sharing()
     return session
 

@@ -71,6 +71,11 @@ CHECKS: Final[tuple[Check, ...]] = (
         "A process still holds the database session of a worker that has ended: find it by the server process in `pg_stat_activity`, end it.",
     ),
     Check(
+        "worker-without-witness",
+        "live worker without a session of its own: a proxy pools transactions, and only its beats say that it lives",
+        "Give the ledger a direct connection to PostgreSQL; until then a dead worker's jobs wait for `STALL_AFTER`.",
+    ),
+    Check(
         "two-live-claims",
         "pool process that has two jobs at once",
         "Is a spool waiting there (`spool`)? If not: tell us, with `celeriac trace` of both; to free them, stop that worker.",

@@ -45,6 +45,9 @@ QUESTIONS: Final[dict[str, str]] = {
         "a.backend_start, '-infinity') < {now} - interval '10 seconds' AND NOT EXISTS (SELECT 1 FROM celeriac_worker w WHERE "
         "(w.lock_key & 4294967295)::oid = k.objid AND (w.ended_at IS NULL OR w.ended_at > {now} - interval '10 seconds'))"
     ),
+    "worker-without-witness": (
+        "SELECT w.hostname || ' ' || w.id FROM celeriac_worker w WHERE w.ended_at IS NULL AND NOT w.witnessed"
+    ),
     "two-live-claims": (
         "SELECT w.hostname || ', process ' || COALESCE(l.child_pid, 0) || ': ' || string_agg("
         + _NAME

@@ -37,6 +37,15 @@ SEAT_LOCK_HELD: Final = (
 #: The server notices within about 4 s that our host is gone; without effect on a local socket.
 KEEP_ALIVE: Final = ("SET tcp_keepalives_idle = 1", "SET tcp_keepalives_interval = 1", "SET tcp_keepalives_count = 3")
 
+#: The same from our side, as options of the connection (seconds; the last in milliseconds).
+IMPATIENT: Final = {
+    "connect_timeout": 5,
+    "keepalives_idle": 1,
+    "keepalives_interval": 1,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 5000,
+}
+
 #: No statement of the scheduler waits for a row lock; this bounds what SKIP LOCKED doesn't reach.
 DO_NOT_WAIT: Final = "SET lock_timeout = '500ms'"
 
@@ -163,14 +172,15 @@ WHERE id = %s AND ended_at IS NULL AND beat_at <= {now} - make_interval(secs => 
 
 #: (limit): RUNNING jobs of incarnations that have ended, one after the other.
 ORPHANS: Final = """
-SELECT l.job_id, l.fence, l.task_type, l.worker, l.suspicion, l.lost_count, w.state = 'gone', w.verdict, COALESCE(w.suspects, 0)
-FROM celeriac_live l JOIN celeriac_worker w ON w.id = l.worker
-WHERE l.status = 'RUNNING' AND w.ended_at IS NOT NULL ORDER BY l.worker LIMIT %s"""
+SELECT l.job_id, l.fence, l.task_type, l.worker, l.suspicion, l.lost_count, COALESCE(w.state = 'gone', false),
+       COALESCE(w.verdict, 'its row is missing'), COALESCE(w.suspects, 0)
+FROM celeriac_live l LEFT JOIN celeriac_worker w ON w.id = l.worker
+WHERE l.status = 'RUNNING' AND (w.id IS NULL OR w.ended_at IS NOT NULL) ORDER BY l.worker LIMIT %s"""
 
-#: (limit): jobs on their way to a worker that has ended, through its own queue.
-ADDRESSED_TO_THE_DEAD: Final = """
-SELECT l.job_id, l.fence, l.worker FROM celeriac_live l JOIN celeriac_worker w ON w.id = l.worker
-WHERE l.suspicion > 0 AND l.status = 'DISPATCHED' AND w.ended_at IS NOT NULL LIMIT %s"""
+#: (limit): jobs on their way, through its own queue, to a worker that has ended or consumes no more.
+ADDRESSED_TO_NOBODY: Final = """
+SELECT l.job_id, l.fence, l.worker FROM celeriac_live l LEFT JOIN celeriac_worker w ON w.id = l.worker
+WHERE l.suspicion > 0 AND l.status = 'DISPATCHED' AND (w.id IS NULL OR w.ended_at IS NOT NULL OR w.state <> 'alive') LIMIT %s"""
 
 
 def overrun(now: str) -> str:
