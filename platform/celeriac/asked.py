@@ -5,8 +5,12 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from celeriac.states import ParkedReason
+
+#: The platform's own task: what Celery does along with the end of a job whose run couldn't do it.
+PROPAGATE: Final = "celeriac.propagate"
 
 
 @dataclass(frozen=True, slots=True)

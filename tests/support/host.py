@@ -66,7 +66,9 @@ def second_host() -> Iterator[Host]:
     except (OSError, subprocess.CalledProcessError) as error:
         _remove(host)
         said = (getattr(error, "stderr", None) or str(error)).strip()
-        raise NoHost(f"no network namespace, so no host was cut off: {said} (root on Linux with iproute2 can make one)") from None
+        raise NoHost(
+            f"no network namespace, so no host was cut off: {said} (root on Linux with iproute2 can make one)"
+        ) from None
     try:
         yield host
     finally:

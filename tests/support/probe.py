@@ -205,6 +205,13 @@ def overrun(self: Any, word: str) -> None:
     _through("never")
 
 
+@app.task(bind=True, policy=Policy(max_retries=0, timeout=0.6, on_exhausted="fail"))
+def overrun_and_fail(self: Any, word: str) -> None:
+    """Run past the hard limit, for good."""
+    effects.row(self.request.id, word)
+    _through("never")
+
+
 @app.task(bind=True, soft_time_limit=0.4)
 def heed(self: Any, word: str) -> str:
     """Run past the soft limit, and take the hint."""

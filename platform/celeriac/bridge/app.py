@@ -10,7 +10,7 @@ import celery
 import click
 
 from celeriac import conf, ids
-from celeriac.bridge import policies
+from celeriac.bridge import policies, propagation
 from celeriac.bridge.task import mixed
 from celeriac.enqueue.bell import Bell
 
@@ -48,6 +48,9 @@ class Celery(celery.Celery):
     builtin_fixups: ClassVar = {"celeriac.bridge.fixup:fixup"}
 
     _bell: Bell | None = None
+
+    #: Imported for its effect: it adds the platform's own task when the app is finalized.
+    _propagation = propagation
 
     def on_init(self) -> None:
         """Worker parts that can be added from outside are added here.

@@ -6,6 +6,7 @@ outside the ledger stay with django-celery-results, in the same database.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Any
 
 from celery import states as celery_states
@@ -19,6 +20,9 @@ from celeriac.models import Job
 from celeriac.run.current import current_of
 from celeriac.run.run import Ended
 from celeriac.states import CELERY_STATE, Status
+
+#: The job whose failure is being propagated: its own result is in the ledger.
+_told: ContextVar[str | None] = ContextVar("celeriac_told", default=None)
 
 
 class _Unencodable(ResultNotSerialisable, EncodeError):
@@ -89,14 +93,19 @@ class LedgerBackend(DatabaseBackend):
     def store_result(
         self, task_id: str, result: Any, state: str, traceback: Any = None, request: Any = None, **kwargs: Any
     ) -> Any:
-        if current_of(task_id) is not None:
+        if current_of(task_id) is not None or _told.get() == task_id:
             # STARTED (track_started): the ledger knows since the claim. A task's own update_state has no column: see the differences.
             return result
         return super().store_result(task_id, result, state, traceback=traceback, request=request, **kwargs)
 
     def propagate_failure(self, request: Any, exc: BaseException, traceback: Any, *, call_errbacks: bool) -> None:
         """Celery's propagation of a failure: chord part, the rest of the chain, errbacks. The result itself is the ledger's."""
-        super().mark_as_failure(request.id, exc, traceback, request, store_result=False, call_errbacks=call_errbacks)
+        token = _told.set(request.id)
+        try:
+            # Stored is what comes behind: whoever waits for the end of a chain learns that it won't come.
+            super().mark_as_failure(request.id, exc, traceback, request, store_result=True, call_errbacks=call_errbacks)
+        finally:
+            _told.reset(token)
 
     def on_task_call(self, producer: Any, task_id: str) -> None:
         """Nothing to prepare: no reply queue, no subscription."""

@@ -16,6 +16,7 @@ from celeriac import codes, conf, events
 from celeriac.bridge import codec
 from celeriac.bridge.policies import rng
 from celeriac.errors import JobError, PayloadUnreadable
+from celeriac.ledger import transitions
 from celeriac.outcomes import Failure, Outcome
 from celeriac.policy import DEFAULT
 from celeriac.run.run import Ended, Run
@@ -83,8 +84,11 @@ def along_of(run: Run, task: Any) -> Callable[[Outcome], None] | None:
                 elif outcome.status is Status.DEAD_LETTER and errbacks and ended.call_errbacks:
                     backend._call_task_errbacks(request, ended.error, ended.traceback)
         except Exception as exc:
-            # An errback of the project, called inline, or a chord that is no longer there. The outcome stands; the trace names what failed.
-            events.logger.exception("What Celery does along with %s failed: %r", outcome.task_id, exc)
+            # An errback of the project, called inline, or a chord whose row somebody holds. The outcome stands, and this is tried again.
+            events.logger.exception(
+                "What Celery does along with %s failed, and is tried again: %r", outcome.task_id, exc
+            )
+            transitions.propagate_later({outcome.ref.job: outcome.arrow})
 
     return along
 

@@ -15,6 +15,7 @@ from celery.exceptions import Ignore, SoftTimeLimitExceeded
 from celery.utils.log import get_logger
 
 from celeriac.bridge import codec, endings
+from celeriac.bridge.contexts import as_request
 from celeriac.bridge.messages import ref_of
 from celeriac.bridge.policies import hard_limit, on_stuck_of, soft_limit
 from celeriac.claim.claim import claim
@@ -80,12 +81,13 @@ def _settled(run: Run, task: Any, traced: Any) -> list[Ref]:
     """Settle *run*. What can't be made into an outcome, or written, ends the job all the same: the child must not die of it."""
     at = here()
     try:
-        return settle([endings.outcome_of(run, task, traced)], at.id, at.spool, endings.along_of(run, task))
+        outcome, told = endings.outcome_of(run, task, traced), run.ended is not None and run.ended.request is not None
+        return settle([outcome], at.id, at.spool, endings.along_of(run, task), elsewhere=not told)
     except (
         Exception
     ) as exc:  # hostile exceptions, numbers that no column holds; a database that is away doesn't come here
         logger.exception("The outcome of %s could not be written", run.claimed.public_id)
-        return settle([endings.unwritable(run, task, exc)], at.id, at.spool)
+        return settle([endings.unwritable(run, task, exc)], at.id, at.spool, elsewhere=True)
 
 
 def _traced(task: Any, tracer: Tracer, task_id: str, job: Claimed, run: Run, request: dict[str, Any]) -> Any:
@@ -109,35 +111,11 @@ def _traced(task: Any, tracer: Tracer, task_id: str, job: Claimed, run: Run, req
 
 
 def _request(request: dict[str, Any], job: Claimed, body: dict[str, Any]) -> dict[str, Any]:
-    """The request as Celery would have built it from a message of its own."""
-    asked = dict(body["headers"])
-    for limit in ("time_limit", "soft_time_limit"):
-        asked.pop(limit, None)
+    """The message's request, completed from the ledger."""
     return {
         **request,
         "timelimit": [job.time_limit, body["headers"].get("soft_time_limit")],
-        **asked,
-        "id": job.public_id,
-        "task": job.task_type,
-        "args": body["args"],
-        "kwargs": body["kwargs"],
-        "retries": job.retry_count,
-        "root_id": str(job.root_id or job.task_id) if job.alias is None or job.root_id else job.public_id,
-        "parent_id": str(job.parent_id) if job.parent_id else None,
-        "group": str(job.group_id) if job.group_id else None,
-        "expires": job.expires_at.isoformat() if job.expires_at else None,
-        "callbacks": body.get("callbacks"),
-        "errbacks": body.get("errbacks"),
-        "chain": body.get("chain"),
-        "chord": body.get("chord"),
-        "correlation_id": job.public_id,
-        "delivery_info": {
-            "exchange": "",
-            "routing_key": job.queue,
-            "priority": job.priority,
-            "redelivered": job.attempt > 1,
-        },
-        "is_eager": False,
+        **as_request(job, body, expires=job.expires_at.isoformat() if job.expires_at else None),
     }
 
 

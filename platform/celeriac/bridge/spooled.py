@@ -74,7 +74,7 @@ def take(entry: dict[str, Any]) -> None:
         return
     outcome = from_entry(entry["outcome"])
     try:
-        settled = transitions.settle([outcome], worker, redactor())
+        settled = transitions.settle([outcome], worker, redactor(), elsewhere=True)
     except OperationalError:
         raise
     except DatabaseError:

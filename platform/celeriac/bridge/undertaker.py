@@ -158,7 +158,7 @@ class Undertaker:
             charged = 1
         outcome = self._outcome(claimed, live, decision, error, charged, evidence)
         guard_pid = death.pid or live.child_pid
-        settled = transitions.settle([outcome], self._worker, redactor(), only_child=guard_pid)
+        settled = transitions.settle([outcome], self._worker, redactor(), only_child=guard_pid, elsewhere=True)
         if settled:
             told([outcome], settled, self._worker)
             if death.tell is not None:
@@ -176,7 +176,7 @@ class Undertaker:
         decision = on_failure(getattr(task, "policy", None), error, live.retry_count, rng)
         self._say_timed_out(live, entry)
         outcome = self._outcome(Ref(entry.job, entry.fence), live, decision, error, 0, str(error))
-        told([outcome], transitions.settle([outcome], self._worker, redactor()), self._worker)
+        told([outcome], transitions.settle([outcome], self._worker, redactor(), elsewhere=True), self._worker)
 
     def _say_timed_out(self, live: Live, entry: Entry) -> None:
         events.emit(

@@ -257,7 +257,7 @@ class Rescue:
     def _settle(self, outcome: Outcome | None, worker: uuid.UUID) -> int:
         if outcome is None:
             return 0
-        settled = transitions.settle([outcome], worker, redactor(), wait=False)
+        settled = transitions.settle([outcome], worker, redactor(), elsewhere=True, wait=False)
         if settled:
             told([outcome], settled, worker)
         return len(settled)

@@ -7,14 +7,15 @@ Nothing here decides anything: what to do with a failure is ``settle.decide``'s,
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from django.db.models import F
 
-from celeriac import clock, codes, conf, text
-from celeriac.asked import NewJob
+from celeriac import clock, codes, conf, ids, text
+from celeriac.asked import PROPAGATE, NewJob
 from celeriac.ledger.dialects import postgres as sql
 from celeriac.ledger.rows import Claimed, Moved, Staged, Why
 from celeriac.ledger.session import atomic, connection, fetch
@@ -164,6 +165,7 @@ def settle(
     along: Callable[[Outcome], None] | None = None,
     only_child: int | None = None,
     *,
+    elsewhere: bool = False,
     wait: bool = True,
 ) -> list[Ref]:
     """Write how runs ended, what they wanted to send, and what explains it, in one transaction. Returns what was settled.
@@ -173,6 +175,7 @@ def settle(
         worker: the incarnation that claimed them.
         along: called in the transaction for each outcome that was settled (chord counters, Celery's failure propagation).
         only_child: settle only what this child has claimed (the main process speaks for a dead child).
+        elsewhere: the caller is not the run: what Celery does along with an end is left to a job of its own.
         wait: for rows that somebody holds; the scheduler doesn't, and looks again in its next pass.
 
     A job that was taken from this worker and is held for review still takes its outcome while its fence is the claim's: the run was alive
@@ -183,7 +186,7 @@ def settle(
         f" AND l.child_pid = {int(only_child)}" if only_child else ""
     )
     settled: list[Ref] = []
-    if along is None and len(plain) == len(outcomes):
+    if along is None and not elsewhere and len(plain) == len(outcomes):
         settled = [m.ref for m in _end(outcomes, guard, wait)]
         if len(settled) == len(outcomes):
             return settled
@@ -203,6 +206,9 @@ def settle(
                 accept(outcome.sends)
             if along is not None:
                 along(outcome)
+        if elsewhere:
+            done = {ref.job for ref in settled}
+            propagate_later({o.ref.job: o.arrow for o in outcomes if o.status in ENDED and o.ref.job in done})
     return settled
 
 
@@ -323,6 +329,7 @@ def finish(
     with atomic():
         ended = [_moved(row) for row in fetch(sql.end(clock.now_sql(), guard, wait), params)]
         _history([(m.ref, step, m.source, step.target, m.attempt) for m in ended], why)
+        propagate_later({m.ref.job: step.name for m in ended})
     return ended
 
 
@@ -350,7 +357,33 @@ def close(name: str, job: int, fence: int, why: Why) -> bool:
         rows = fetch(sql.close(clock.now_sql()), {"job": job, "fence": fence, "outcome": step.target.value})
         if rows:
             _history([(Ref(job, fence), step, Status.DEAD_LETTER, step.target, rows[0][0])], why)
+            propagate_later({job: name})
     return bool(rows)
+
+
+def propagate_later(ended: Mapping[int, str]) -> None:
+    """A job of the platform's own for each of *ended* (by the move that ended it) whose end means something to others.
+
+    Those are parts of a chord, jobs with a chain behind them, and jobs with errbacks. In the transaction of the move itself.
+    """
+    if not ended:
+        return
+    concerned = Job.objects.using(conf.alias()).filter(seq__in=ended, payload__regex=r'"(chord|chain|errbacks)":')
+    accept(
+        [
+            NewJob(
+                task_id=uuid.UUID(ids.new()),
+                task_type=PROPAGATE,
+                queue=job.queue,
+                payload=json.dumps({"args": [job.seq, job.fence, ended[job.seq]]}, separators=(",", ":")),
+                root_id=job.root,
+                parent_id=job.task_id,
+                trace_id=job.trace,
+                fresh=True,
+            )
+            for job in concerned
+        ]
+    )
 
 
 def note(event: str, refs: Iterable[Ref], why: Why) -> None:

@@ -13,7 +13,7 @@ class History(models.Model):
     job = models.ForeignKey("celeriac.Job", models.CASCADE, db_constraint=False, related_name="history")
     at = models.DateTimeField()
     event = models.CharField(
-        max_length=32, help_text=_("Name of the arrow in states.ARROWS, or sent_again, outcome_refused.")
+        max_length=32, help_text=_("Name of the arrow in states.ARROWS, or sent_again, outcome_refused, propagated.")
     )
     source = models.CharField(max_length=11, null=True)  # noqa: DJ001
     target = models.CharField(max_length=11, null=True)  # noqa: DJ001

@@ -40,7 +40,8 @@ def settle(
     worker: uuid.UUID,
     spool: Spool,
     along: Callable[[Outcome], None] | None = None,
-    only_child: int | None = None,
+    *,
+    elsewhere: bool = False,
 ) -> list[Ref]:
     """Settle *outcomes* of *worker*. Returns those that the ledger took (none of them when they went to the spool).
 
@@ -49,11 +50,11 @@ def settle(
         worker: the incarnation that claimed them.
         spool: where they wait when the database is away.
         along: what is written in the same transaction; see ``transitions.settle``.
-        only_child: settle only what this child claimed.
+        elsewhere: as for ``transitions.settle``.
     """
     for last_try in (False, True):
         try:
-            settled = transitions.settle(outcomes, worker, redactor(), along, only_child)
+            settled = transitions.settle(outcomes, worker, redactor(), along, elsewhere=elsewhere)
         except (DataError, IntegrityError):
             # Not the database's absence but something in the outcome that it can't hold: waiting wouldn't help. A bug of ours.
             raise
