@@ -65,6 +65,7 @@ _EVENTS: Final[dict[str, Promise]] = {
     "ignored": _("ignored by hand"),
     "sent_again": _("sent to the broker again"),
     "outcome_refused": _("a late outcome was refused"),
+    "propagated": _("its chord, chain and errbacks were told"),
 }
 
 _ENDINGS: Final[dict[Status, Promise]] = {

@@ -39,8 +39,8 @@ class Spool:
         fd = os.open(self.path, _APPEND, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
-            # The file may have been emptied and removed by a replay between open and lock: then write the new one.
-            if os.fstat(fd).st_nlink == 0:
+            # The file may have been emptied and removed by a replay between open and lock: then write the new one, which may be, too.
+            while os.fstat(fd).st_nlink == 0:
                 os.close(fd)
                 fd = os.open(self.path, _APPEND, 0o600)
                 fcntl.flock(fd, fcntl.LOCK_EX)
