@@ -74,9 +74,9 @@ layers: setup ## check who may import whom
 	@$(PYTHON) -c 'from importlinter.cli import lint_imports_command as main; main()' --no-logo
 
 .PHONY: bench
-bench: setup ## measure against plain Celery into bench/results/; about ten minutes, less with ARGS=--short
+bench: setup ## measure against plain Celery into bench/results/; about twenty minutes, less with ARGS=--short
 	@mkdir -p bench/results
-	@for bench in enqueue drain latency; do \
+	@for bench in enqueue drain latency recovery; do \
 		$(PYTHON) -m bench.$$bench --json $(ARGS) > bench/results/.unfinished \
 			&& mv bench/results/.unfinished bench/results/$$bench.json || exit 1; \
 	done

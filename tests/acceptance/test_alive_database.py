@@ -13,20 +13,21 @@ from django.db import connections
 from celeriac.models import Worker
 from celeriac.states import Status
 from tests.support import databases, effects, leader, probe, watch
-from tests.support.fleet import Fleet
+from tests.support.fleet import QUICKLY, Fleet
 from tests.support.product import Product
 from tests.support.waiting import wait_until
 
 SLOTS = 3
 STALL_AFTER = 4.0  # seconds; the default is 15
+SETTLE_IN = 3.0  # seconds; the default is 5
 STILL = 6.0  # seconds: longer than any limit there is for a beat
 Open = Callable[[str], None]
 
 
 @pytest.fixture(scope="module")
 def overrides() -> dict[str, str]:
-    """A limit that is shorter than what is done to the database."""
-    return {"CELERIAC_STALL_AFTER": str(STALL_AFTER)}
+    """A limit that is shorter than what is done to the database, and evidence that is old sooner than by default."""
+    return {"CELERIAC_STALL_AFTER": str(STALL_AFTER), "CELERIAC_SETTLE_IN": str(SETTLE_IN)}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,13 +35,13 @@ def members(fleet: Fleet) -> None:
     """A leader, a standby and two trees."""
     fleet.scheduler(wait=False)
     fleet.scheduler(wait=False)
-    fleet.workers(("default", SLOTS), ("default", SLOTS))
+    fleet.workers(("default", SLOTS), ("default", SLOTS), extra=QUICKLY)
 
 
 @pytest.fixture
 def everywhere(fleet: Fleet, open_gate: Open) -> Iterator[list[object]]:
     """Jobs that fill both trees when the fault comes; afterwards each must have run once, where it was."""
-    leader.wait_until_it_judges()
+    leader.wait_until_it_judges(SETTLE_IN)
     gate = uuid.uuid4().hex
     jobs = [probe.hold_on_paper.delay("everywhere", gate) for _ in range(2 * SLOTS)]
     watch.comes_to(Status.RUNNING, *jobs)
@@ -49,7 +50,7 @@ def everywhere(fleet: Fleet, open_gate: Open) -> Iterator[list[object]]:
     alive = set(Worker.objects.alive().values_list("pk", flat=True))
     yield jobs
     # Verdicts would fall when the evidence is old enough.
-    leader.wait_until_it_judges()
+    leader.wait_until_it_judges(SETTLE_IN)
     assert watch.runs_as(1, *jobs)(), "\n".join(watch.story(job) for job in jobs)
     open_gate(gate)
     assert watch.all_ended(jobs, dump=fleet.logs) == {"SUCCEEDED": 2 * SLOTS}

@@ -14,7 +14,7 @@ import pytest
 from celeriac.models import Live, Worker
 from celeriac.states import Status
 from tests.support import effects, leader, probe, watch
-from tests.support.fleet import Fleet
+from tests.support.fleet import QUICKLY, Fleet
 from tests.support.processes import Member
 from tests.support.product import Product
 from tests.support.proxy import Proxy, proxy
@@ -37,7 +37,7 @@ def deaf(product: Product) -> Iterator[Proxy]:
 @pytest.fixture(scope="module", autouse=True)
 def members(fleet: Fleet) -> None:
     """A worker."""
-    fleet.worker("default", 4)
+    fleet.worker("default", 4, extra=QUICKLY)
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def _seated() -> set[int]:
 @pytest.fixture(scope="module")
 def trees(fleet: Fleet, members: None) -> list[Member]:
     """Three workers and no other scheduler: a worker is all one must start."""
-    found = [fleet.worker("embedded", 2, env=EMBEDDED, wait=False) for _ in range(3)]
+    found = [fleet.worker("embedded", 2, env=EMBEDDED, extra=QUICKLY, wait=False) for _ in range(3)]
     for member in found:
         fleet.wait_for_worker(member)
     return found

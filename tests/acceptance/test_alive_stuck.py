@@ -13,7 +13,8 @@ from django.db import connections
 from celeriac.models import Worker
 from celeriac.states import Status
 from tests.support import effects, leader, probe, watch
-from tests.support.fleet import Fleet
+from tests.support.fleet import QUICKLY, Fleet
+from tests.support.processes import Member
 from tests.support.product import Product
 from tests.support.waiting import wait_until
 
@@ -32,8 +33,19 @@ def overrides() -> dict[str, str]:
 @pytest.fixture(scope="module", autouse=True)
 def members(fleet: Fleet) -> None:
     """A leader, whose evidence is old enough for verdicts."""
-    fleet.scheduler()
+    fleet.scheduler(wait=False)
+
+
+@pytest.fixture(scope="module")
+def of_pool(fleet: Fleet, members: None) -> dict[str, Member]:
+    """One worker of each pool, started together; each serves the queue called as its pool."""
+    # Neighbours of a stuck run are given the grace of any stop.
+    env = {"CELERIAC_STOP_GRACE": "1"}
+    found = {pool: fleet.worker(pool, 2, pool=pool, extra=QUICKLY, env=env, wait=False) for pool in POOLS}
+    for member in found.values():
+        fleet.wait_for_worker(member)
     leader.wait_until_it_judges(SETTLE_IN)
+    return found
 
 
 @pytest.mark.parametrize("pool", POOLS)

@@ -10,18 +10,24 @@ from celeriac import codes
 from celeriac.models import DeadLetter, History, Live, Worker
 from celeriac.states import Status
 from tests.support import effects, leader, probe, watch
-from tests.support.fleet import Fleet
+from tests.support.fleet import QUICKLY, Fleet
 from tests.support.processes import Member
 from tests.support.waiting import wait_until
 
 MAX_LOST = 3
 
 
+@pytest.fixture(scope="module")
+def overrides() -> dict[str, str]:
+    """A leader judges soon after its start."""
+    return {"CELERIAC_SETTLE_IN": "2"}
+
+
 @pytest.fixture(scope="module", autouse=True)
 def members(fleet: Fleet) -> None:
     """A leader, whose evidence is old enough for verdicts."""
     fleet.scheduler()
-    leader.wait_until_it_judges()
+    leader.wait_until_it_judges(2)
 
 
 class Supervised:
@@ -30,14 +36,14 @@ class Supervised:
     def __init__(self, fleet: Fleet, queue: str, count: int, slots: int) -> None:
         self._fleet, self._queue, self._slots = fleet, queue, slots
         self.losses = 0
-        self.members: list[Member] = fleet.workers(*[(queue, slots)] * count)
+        self.members: list[Member] = fleet.workers(*[(queue, slots)] * count, extra=QUICKLY)
 
     def look_after(self) -> None:
         """Replace who has ended."""
         for number, member in enumerate(self.members):
             if not member.running:
                 self.losses += 1
-                self.members[number] = self._fleet.worker(self._queue, self._slots, wait=False)
+                self.members[number] = self._fleet.worker(self._queue, self._slots, extra=QUICKLY, wait=False)
 
     def stop(self) -> None:
         """Let all of them end."""
@@ -90,20 +96,20 @@ def test_a_job_that_kills_its_whole_worker_ends_as_a_dead_letter_and_its_neighbo
 def test_who_was_aboard_two_lost_workers_runs_alone_among_suspects_beside_ordinary_jobs(
     fleet: Fleet, gate: str
 ) -> None:
-    first = fleet.worker("twice", 4)
+    first = fleet.worker("twice", 4, extra=QUICKLY)
     jobs = [probe.hold.apply_async(("twice", gate), queue="twice") for _ in range(2)]
     watch.comes_to(Status.RUNNING, *jobs)
     first.kill_tree()
-    second = fleet.worker("twice", 4)
+    second = fleet.worker("twice", 4, extra=QUICKLY)
     wait_until(watch.runs_as(2, *jobs), what="both run again at once", dump=fleet.logs)
     second.kill_tree()
 
-    third = fleet.worker("twice", 4)
+    third = fleet.worker("twice", 4, extra=QUICKLY)
     wait_until(lambda: _running(jobs) == [3], what="one of them runs", dump=fleet.logs)
     # Ordinary jobs pass meanwhile; the other suspect has had every chance when they have ended.
     assert watch.all_ended([probe.note.apply_async(("beside",), queue="twice") for _ in range(20)]) == {"SUCCEEDED": 20}
     assert _running(jobs) == [3]
-    fourth = fleet.worker("twice", 4)
+    fourth = fleet.worker("twice", 4, extra=QUICKLY)
     wait_until(lambda: _running(jobs) == [3, 3], what="the other runs on another worker", dump=fleet.logs)
     lives = Live.objects.filter(task_type__endswith=".hold", status=Status.RUNNING)
     assert len({live.worker for live in lives}) == 2

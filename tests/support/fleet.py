@@ -16,6 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 # What a scheduler logs when it is up (events.py), by the event's name or its words.
 SCHEDULER_READY = re.compile(r"scheduler\.(leading|standby)|Took the lease|Another scheduler leads")
 
+#: Options that save a second of a worker's start: nobody is greeted. For tests that start many.
+QUICKLY = ("--without-mingle", "--without-gossip")
+
 _numbers = count(1)
 
 
@@ -56,9 +59,9 @@ class Fleet:
             self.wait_for_worker(member)
         return member
 
-    def workers(self, *shapes: tuple[str, int]) -> list[Member]:
+    def workers(self, *shapes: tuple[str, int], extra: Sequence[str] = ()) -> list[Member]:
         """Start one worker for each (queues, concurrency) at once and return when all are ready."""
-        members = [self.worker(queues, concurrency, wait=False) for queues, concurrency in shapes]
+        members = [self.worker(queues, concurrency, extra=extra, wait=False) for queues, concurrency in shapes]
         for member in members:
             self.wait_for_worker(member)
         return members

@@ -289,6 +289,29 @@ def errback(self: Any, failed_id: str) -> None:
     effects.row(failed_id, "errback")
 
 
+@app.task(bind=True)
+def replace_by(self: Any, canvas: dict[str, Any]) -> None:
+    """Have a canvas take this job's place."""
+    raise self.replace(app.signature(canvas))
+
+
+@app.task(bind=True, max_retries=0)
+def replace_by_itself(self: Any, times: int) -> int:
+    """Ten times is nothing that a retry limit minds."""
+    if times:
+        raise self.replace(replace_by_itself.s(times - 1))
+    effects.row(self.request.id, "replaced by itself")
+    return times
+
+
+@app.task(bind=True)
+def report_progress(self: Any, name: str) -> str:
+    """Say how far it is, and wait at the gate."""
+    self.update_state(state="PROGRESS", meta={"done": 3, "of": 10})
+    _through(name)
+    return "done"
+
+
 # ---- types that only some workers know -----------------------------------------------------------------------------------
 
 if os.environ.get("PROBE_KNOWS_MORE"):

@@ -13,12 +13,14 @@ from celery import states as celery_states
 from django_celery_results.backends import DatabaseBackend
 from kombu.exceptions import EncodeError
 
-from celeriac import conf
+from celeriac import conf, ids
 from celeriac.bridge import codec
 from celeriac.errors import ResultNotSerialisable, ResultTooLarge
+from celeriac.ledger import transitions
 from celeriac.models import Job
 from celeriac.run.current import current_of
 from celeriac.run.run import Ended
+from celeriac.settle.failure import describe
 from celeriac.states import CELERY_STATE, Status
 
 #: The job whose failure is being propagated: its own result is in the ledger.
@@ -93,9 +95,19 @@ class LedgerBackend(DatabaseBackend):
     def store_result(
         self, task_id: str, result: Any, state: str, traceback: Any = None, request: Any = None, **kwargs: Any
     ) -> Any:
-        if current_of(task_id) is not None or _told.get() == task_id:
-            # STARTED (track_started): the ledger knows since the claim. A task's own update_state has no column: see the differences.
+        if _told.get() == task_id:
             return result
+        run = current_of(task_id)
+        if run is not None:
+            if state != celery_states.STARTED:  # track_started: the ledger knows since the claim
+                said = {"state": state, "meta": result, "attempt": run.claimed.attempt}
+                transitions.progress(run.claimed.ref, codec.encode_result(said) or "")
+            return result
+        if state in (celery_states.FAILURE, celery_states.REVOKED) and isinstance(result, BaseException):
+            # Celery tells the end of a canvas that has failed; a job that it had replaced ends with it.
+            told_by_celery = "chord" in (getattr(request, "options", None) or {})
+            if transitions.upstream_failed(ids.to_uuid(task_id)[0], describe(result, ""), tell=not told_by_celery):
+                return result
         return super().store_result(task_id, result, state, traceback=traceback, request=request, **kwargs)
 
     def propagate_failure(self, request: Any, exc: BaseException, traceback: Any, *, call_errbacks: bool) -> None:
@@ -131,7 +143,11 @@ class LedgerBackend(DatabaseBackend):
             "queue": job.queue,
             "parent_id": str(job.parent_id) if job.parent_id else None,
         }
-        if status is Status.SUCCEEDED:
+        if status is Status.RUNNING and job.result is not None:
+            said = codec.decode_result(job.result)
+            if said["attempt"] == job.live.attempt:
+                meta |= {"status": said["state"], "result": said["meta"]}
+        elif status is Status.SUCCEEDED:
             meta["result"] = codec.decode_result(job.result)
         elif state in (celery_states.FAILURE, celery_states.RETRY, celery_states.REVOKED):
             meta["result"] = self._exception_of(job, status)

@@ -12,7 +12,8 @@ is sent from inside a run is told apart:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -32,6 +33,16 @@ from celeriac.run.run import Run, Wish
 from celeriac.settle.settle import redactor
 
 _holding: ContextVar[bool] = ContextVar("celeriac_holding", default=False)
+
+
+@contextmanager
+def holding() -> Iterator[None]:
+    """What a run sends in here is written with its settle, or dropped with it."""
+    token = _holding.set(current() is not None)
+    try:
+        yield
+    finally:
+        _holding.reset(token)
 
 
 class ConsumedQueues(Queues):
@@ -59,11 +70,8 @@ class Door(AMQP):
 
     def _retry_publish(self, publish: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The tracer's bracket around links and the next step of a chain."""
-        token = _holding.set(current() is not None)
-        try:
+        with holding():
             return publish(*args, **kwargs)
-        finally:
-            _holding.reset(token)
 
     def as_task_v2(
         self,

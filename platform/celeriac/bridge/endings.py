@@ -23,7 +23,7 @@ from celeriac.run.run import Ended, Run
 from celeriac.settle.decide import Decision, on_failure
 from celeriac.settle.failure import describe
 from celeriac.settle.settle import redactor
-from celeriac.states import Status
+from celeriac.states import ParkedReason, Status
 
 
 def outcome_of(run: Run, task: Any, traced: Any) -> Outcome:
@@ -112,6 +112,11 @@ def _wished(run: Run) -> Decision:
 def _unreported(run: Run, task: Any, traced: Any) -> Outcome:
     info = traced[1]
     state = getattr(info, "state", None)
+    if run.replaced:
+        decision = Decision(
+            Status.PARKED, "replaced", parked=ParkedReason.REPLACED, reason="a canvas of tasks has taken its place"
+        )
+        return _outcome(run, decision, None, sends=tuple(run.held))
     if state == celery_states.IGNORED:
         return _outcome(run, Decision(Status.CANCELLED, "cancelled", reason="ignored by the task"), None)
     if state == celery_states.REJECTED:

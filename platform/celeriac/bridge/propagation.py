@@ -74,8 +74,8 @@ def _along(app: Any, job: Any, request: Any, how: str) -> None:
             backend._call_task_errbacks(request, backend._exception_of(job, job.status), None)
     else:
         exc = TaskRevokedError("ignored") if how == "ignored" else backend._exception_of(job, job.status)
-        # Of what a person ignores the errbacks have been told when it became a dead letter.
-        backend.propagate_failure(request, exc, None, call_errbacks=how != "ignored")
+        # Of what a person ignores the errbacks have been told when it became a dead letter; of what was replaced, by the canvas.
+        backend.propagate_failure(request, exc, None, call_errbacks=how not in ("ignored", "upstream_failed"))
 
 
 _REVOKED = frozenset(

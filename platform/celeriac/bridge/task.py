@@ -44,6 +44,20 @@ class LedgerTask(Task):
         run = current_of(self.request.id) if self.request.id else None
         return None if run is None else run.claimed.ref.fence
 
+    def on_replace(self, sig: Any) -> Any:
+        """As in Celery; what takes the place is written with the settle of this run, in one transaction, or not at all."""
+        run = None if self.request.is_eager or not self.request.id else current_of(self.request.id)
+        if run is None:
+            return super().on_replace(sig)
+        from celeriac.bridge.door import holding
+
+        with holding():
+            try:
+                return super().on_replace(sig)
+            finally:
+                # By a plain task it was a send under this job's own id: a wish.
+                run.replaced = run.wish is None and bool(run.held)
+
     def delay_on_commit(self, *args: Any, **kwargs: Any) -> Any:
         """``delay``: the row is written inside the transaction and committed with it. Returns the result at once.
 

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from django.db.models import F
+from django.db.models import Exists, F
 
 from celeriac import clock, codes, conf, ids, text
 from celeriac.asked import PROPAGATE, NewJob
@@ -37,12 +37,53 @@ def accept(jobs: Sequence[NewJob]) -> set[uuid.UUID]:
     if len(jobs) == 1:
         job = jobs[0]
         given = {name: value for name, value in _columns(job).items() if value}
-        return {job.task_id} if fetch(sql.accept_one(now, tuple(given), job.fresh), given) else set()
+        return {job.task_id} if fetch(sql.accept_one(now, tuple(given), job.fresh), given) else _descend(jobs)
     rows = [_columns(job) for job in jobs]
     if not rows:
         return set()
     found = fetch(sql.accept_many(now), {name: [row[name] for row in rows] for name in rows[0]})
-    return {row[1] for row in found}
+    new = {row[1] for row in found}
+    return new if len(new) == len(jobs) else new | _descend([job for job in jobs if job.task_id not in new])
+
+
+def _descend(jobs: Sequence[NewJob]) -> set[uuid.UUID]:
+    """Of *jobs*, whose ids exist, those that a canvas sends for a job that it has replaced: the same job, with another body."""
+    wanted = {job.task_id: job for job in jobs}
+    parked = Live.objects.using(conf.alias()).parked(ParkedReason.REPLACED).filter(job__task_id__in=wanted)
+    done = set()
+    for seq, fence, task_id in parked.values_list("job_id", "fence", "job__task_id"):
+        job = wanted[task_id]
+        why = Why("enqueue", f"the last of what took its place is here: {job.task_type}")
+        with atomic():
+            moved = shift(
+                "descended", [Ref(seq, fence)], why, delay=job.delay, also="l.parked_reason = 'replaced'", wait=True
+            )
+            if moved:
+                body = {"task_type": job.task_type, "queue": job.queue}
+                Job.objects.using(conf.alias()).filter(seq=seq).update(payload=job.payload, **body)
+                Live.objects.using(conf.alias()).filter(job_id=seq).update(time_limit=job.time_limit, **body)
+                done.add(task_id)
+    return done
+
+
+def upstream_failed(task_id: uuid.UUID, failure: Failure, *, tell: bool) -> bool:
+    """The canvas that replaced the job of *task_id* failed: the job has, too. Returns whether it was such a job.
+
+    *tell*: its chord and its chain are told; Celery hasn't.
+    """
+    parked = Live.objects.using(conf.alias()).parked(ParkedReason.REPLACED).filter(job__task_id=task_id)
+    for seq, fence in parked.values_list("job_id", "fence"):
+        why = Why("worker", f"what took its place failed: {failure.kind}: {failure.message}")
+        return bool(finish("upstream_failed", [Ref(seq, fence)], why, failure, wait=True, tell=tell))
+    return False
+
+
+def progress(ref: Ref, said: str) -> bool:
+    """What a run says of itself while it runs (JSON), until it ends. Returns whether the run is still the job's."""
+    running = Live.objects.using(conf.alias()).running().filter(job_id=ref.job, fence=ref.fence)
+    return bool(
+        Job.objects.using(conf.alias()).filter(seq=ref.job, outcome=None).filter(Exists(running)).update(result=said)
+    )
 
 
 def _columns(job: NewJob) -> dict[str, Any]:
@@ -308,9 +349,18 @@ def shift(
 
 
 def finish(
-    name: str, refs: Sequence[Ref], why: Why, failure: Failure | None = None, *, wait: bool = False
+    name: str,
+    refs: Sequence[Ref],
+    why: Why,
+    failure: Failure | None = None,
+    *,
+    wait: bool = False,
+    tell: bool = True,
 ) -> list[Moved]:
-    """Make the live → ended move called *name* for *refs*, with its history. Returns those that ended. *wait* as for :func:`shift`."""
+    """Make the live → ended move called *name* for *refs*, with its history. Returns those that ended. *wait* as for :func:`shift`.
+
+    *tell*: chords, chains and errbacks are told.
+    """
     step = arrow(name)
     if not refs:
         return []
@@ -329,7 +379,8 @@ def finish(
     with atomic():
         ended = [_moved(row) for row in fetch(sql.end(clock.now_sql(), guard, wait), params)]
         _history([(m.ref, step, m.source, step.target, m.attempt) for m in ended], why)
-        propagate_later({m.ref.job: step.name for m in ended})
+        if tell:
+            propagate_later({m.ref.job: step.name for m in ended})
     return ended
 
 

@@ -63,6 +63,8 @@ class Run:
     held: list[NewJob] = field(default_factory=list)
     raised: BaseException | None = None
     """What the body raised, as it was raised."""
+    replaced: bool = False
+    """A canvas takes its place: it is in ``held``, and one of its tasks will come with this job's id."""
     stopped: bool = False
     """The process was told to die by its main process before the body was through."""
     seconds: float = 0.0
