@@ -7,6 +7,7 @@ environment variable ``CELERIAC_<KEY>`` wins over the dict. ``celeriac.checks`` 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ SETTINGS: Final[dict[str, Setting]] = {
     "MAX_PAYLOAD_BYTES": Setting(1024 * 1024, int, "bytes", "Largest payload of one job.", 1024),
     "MAX_RESULT_BYTES": Setting(1024 * 1024, int, "bytes", "Largest result of one job.", 1024),
     "MAX_LOST": Setting(3, int, "deaths", "A job whose own process died so many times goes to the dead letters.", 1),
+    "QUEUES": Setting({}, dict, "queues", "Limits of a queue over the whole fleet: {'sms': {'concurrency': 8}} runs at most 8 of its jobs at once."),
+    "TYPES": Setting({}, dict, "task types", "The same for a task type: {'shop.sms': {'concurrency': 2}}."),
     "STOP_GRACE": Setting(30.0, float, "seconds", "How long running jobs may go on after SIGTERM before they are handed back.", 0),
     "DEADLINE_GRACE": Setting(30.0, float, "seconds", "Added to the hard limit before the scheduler takes the job back itself.", 1),
     "BEAT_EVERY": Setting(0.5, float, "seconds", "Interval of a worker's heartbeat.", 0.1),
@@ -140,6 +143,8 @@ def _fault(key: str, setting: Setting, value: Any) -> str | None:
         if isinstance(value, str) or not isinstance(value, (list, tuple, set, frozenset)):
             return f"CELERIAC[{key!r}] must be a list of {setting.unit}, not {value!r}."
         return None
+    if kind is dict:
+        return _limits_fault(key, setting, value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         unit = f" ({setting.unit})" if setting.unit else ""
         return f"CELERIAC[{key!r}] must be {kind.__name__}{unit}, not {value!r}."
@@ -148,8 +153,26 @@ def _fault(key: str, setting: Setting, value: Any) -> str | None:
     return None
 
 
+def _limits_fault(key: str, setting: Setting, value: Any) -> str | None:
+    if not isinstance(value, dict) or not all(isinstance(limits, dict) for limits in value.values()):
+        return f"CELERIAC[{key!r}] must be a dict of {setting.unit}, each with its limits, for example {{'sms': {{'concurrency': 8}}}}."
+    for name, limits in value.items():
+        for limit, number in limits.items():
+            if limit != "concurrency":
+                return f"CELERIAC[{key!r}][{name!r}] has no limit {limit!r}; there is 'concurrency'."
+            if type(number) is not int or number < 1:
+                return f"CELERIAC[{key!r}][{name!r}]['concurrency'] is {number!r}; it is a number of jobs, at least 1."
+    return None
+
+
 def _from_text(key: str, setting: Setting, text: str) -> Any:
-    parse: dict[Any, Callable[[str], Any]] = {int: int, float: float, str: str, list: lambda t: t.split(",")}
+    parse: dict[Any, Callable[[str], Any]] = {
+        int: int,
+        float: float,
+        str: str,
+        list: lambda t: t.split(","),
+        dict: json.loads,
+    }
     kind = setting.kind if isinstance(setting.kind, type) else str
     if kind is bool:
         if text.lower() not in ("1", "0", "true", "false", "yes", "no"):

@@ -14,7 +14,7 @@ from django.db import connection
 from celeriac.models import Worker
 from celeriac.states import Status
 from tests.support import effects, leader, probe, watch
-from tests.support.fleet import Fleet
+from tests.support.fleet import QUICKLY, Fleet
 from tests.support.host import Host, NoHost, listening_at, second_host
 from tests.support.processes import Member
 from tests.support.product import Product
@@ -23,6 +23,12 @@ from tests.support.waiting import wait_until
 
 SLACK = 4.0
 NOTICED = 15.0  # seconds in which a worker has to notice that it consumes nothing
+
+
+@pytest.fixture(scope="module", autouse=True)
+def members(fleet: Fleet) -> None:
+    """A leader, on this host."""
+    fleet.scheduler(wait=False)
 
 
 # ---- a host that is cut off ----------------------------------------------------------------------------------------------------
@@ -50,11 +56,10 @@ def there(product: Product, host: Host) -> Iterator[dict[str, str]]:
 def test_the_jobs_of_a_host_that_is_cut_off_run_elsewhere_and_joined_again_it_settles_nothing_it_has_lost(
     host: Host, there: dict[str, str], fleet: Fleet, gate: str
 ) -> None:
-    scheduler = fleet.scheduler()
-    remote = fleet.worker("cut", 4, env=there, inside=host.inside)
+    remote = fleet.worker("cut", 4, extra=QUICKLY, env=there, inside=host.inside)
     jobs = [probe.hold.apply_async(("cut", gate), queue="cut") for _ in range(4)]
     watch.comes_to(Status.RUNNING, *jobs)
-    local = fleet.worker("cut", 8)
+    local = fleet.worker("cut", 8, extra=QUICKLY)
     leader.wait_until_it_judges()
 
     host.cut()
@@ -87,7 +92,6 @@ def test_the_jobs_of_a_host_that_is_cut_off_run_elsewhere_and_joined_again_it_se
     assert watch.all_ended(anew, dump=remote.tail) == {"SUCCEEDED": 10}
     assert effects.count("cut anew") == 10
     assert remote.stop() == 0
-    assert scheduler.stop() == 0
 
 
 # ---- a broker that only seems connected --------------------------------------------------------------------------------------
@@ -102,22 +106,27 @@ def _health(fleet: Fleet, name: str) -> tuple[int, Any]:
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_connected_and_consumes_nothing_notices_and_connects_anew(
-    fleet: Fleet, product: Product
+def test_a_worker_that_is_connected_and_consumes_nothing_notices_and_connects_anew_and_a_busy_one_is_well(
+    fleet: Fleet, product: Product, gate: str
 ) -> None:
     broker = urlsplit(product.services.redis_url)
     assert broker.hostname is not None
     assert broker.port is not None
-    scheduler = fleet.scheduler()
+    # Beside it one that consumes nothing because all its slots are taken.
+    busy = fleet.worker("busy", 1, extra=QUICKLY, wait=False)
+    running = probe.hold.apply_async(("busy", gate), queue="busy")
     with proxy((broker.hostname, broker.port)) as line:
         through = product.services.redis_url.replace(f"{broker.hostname}:{broker.port}", line.address)
-        member = fleet.worker("deaf", 2, env={"CELERY_BROKER_URL": through, "REDIS_URL": through})
+        member = fleet.worker("deaf", 2, extra=QUICKLY, env={"CELERY_BROKER_URL": through, "REDIS_URL": through})
         name = watch.incarnations(member.pid)[0].hostname
         before = [probe.note.apply_async(("deaf before",), queue="deaf") for _ in range(4)]
         assert watch.all_ended(before) == {"SUCCEEDED": 4}
         status, said = _health(fleet, name)
         assert status == 0, said
         assert line.open_lines > 0
+
+        watch.comes_to(Status.RUNNING, running)
+        waiting = [probe.note.apply_async(("busy waiting",), queue="busy") for _ in range(5)]
 
         line.stall()
         stalled = time.monotonic()
@@ -128,6 +137,8 @@ def test_a_worker_that_is_connected_and_consumes_nothing_notices_and_connects_an
         assert took < NOTICED + SLACK
         status, said = _health(fleet, name)
         assert status != 0, said
+        status, said = _health(fleet, watch.incarnations(busy.pid)[0].hostname)
+        assert (status, _state(busy)) == (0, "alive"), said
         assert member.running
 
         line.mend()
@@ -140,25 +151,29 @@ def test_a_worker_that_is_connected_and_consumes_nothing_notices_and_connects_an
         assert effects.count("deaf") == 4
         assert [watch.job(job).lost_count for job in jobs] == [0] * 4
         assert member.stop() == 0
-    assert scheduler.stop() == 0
+    status, said = _health(fleet, watch.incarnations(busy.pid)[0].hostname)
+    assert (status, _state(busy)) == (0, "alive"), said
+    probe.gate(gate).touch()
+    assert watch.all_ended([running, *waiting]) == {"SUCCEEDED": 6}
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_busy_for_long_is_well(fleet: Fleet, gate: str) -> None:
-    scheduler = fleet.scheduler()
-    member = fleet.worker("busy", 1)
-    running = probe.hold.apply_async(("busy", gate), queue="busy")
-    watch.comes_to(Status.RUNNING, running)
-    waiting = [probe.note.apply_async(("busy waiting",), queue="busy") for _ in range(5)]
-    busy = time.monotonic()
-    wait_until(lambda: time.monotonic() - busy > NOTICED, every=0.2, what=f"{NOTICED:g} s")
-    status, said = _health(fleet, watch.incarnations(member.pid)[0].hostname)
-    assert status == 0, said
-    assert _state(member) == "alive"
+def test_a_broker_that_takes_a_long_job_for_lost_has_it_run_only_once(fleet: Fleet, gate: str) -> None:
+    env = {"PROBE_VISIBILITY": "1"}
+    first = fleet.worker("visible", 1, extra=QUICKLY, env=env)
+    job = probe.hold.apply_async(("visible", gate), queue="visible")
+    watch.comes_to(Status.RUNNING, job)
+    # It looks for what others have held for too long 10 s after it has connected.
+    second = fleet.worker("visible", 1, extra=QUICKLY, env=env)
+    up = time.monotonic()
+    wait_until(lambda: time.monotonic() - up > 11, every=0.2, what="the transport's look")
+    beside = [probe.note.apply_async(("visible beside",), queue="visible") for _ in range(5)]
+    assert watch.all_ended(beside) == {"SUCCEEDED": 5}
+    assert watch.runs_as(1, job)()
     probe.gate(gate).touch()
-    assert watch.all_ended([running, *waiting]) == {"SUCCEEDED": 6}
-    assert member.stop() == 0
-    assert scheduler.stop() == 0
+    assert watch.ended(job).outcome == "SUCCEEDED"
+    assert (effects.count("visible"), watch.job(job).attempt) == (1, 1)
+    assert (first.stop(), second.stop()) == (0, 0)
 
 
 def _state(member: Member) -> str:

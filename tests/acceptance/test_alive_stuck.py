@@ -50,11 +50,11 @@ def of_pool(fleet: Fleet, members: None) -> dict[str, Member]:
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_past_its_deadline_a_run_is_held_for_review_and_its_late_outcome_is_accepted(
-    fleet: Fleet, gate: str, pool: str
+    of_pool: dict[str, Member], gate: str, pool: str
 ) -> None:
-    queue = f"review-{pool}"
-    member = fleet.worker(queue, 2, pool=pool)
-    stuck = probe.stick_for_review.apply_async((queue, gate), queue=queue)
+    member, word = of_pool[pool], f"review {pool}"
+    lives = len(watch.incarnations(member.pid))
+    stuck = probe.stick_for_review.apply_async((word, gate), queue=pool)
     begun = time.monotonic()
     watch.comes_to(Status.PARKED, stuck)
     print(f"\n{pool}: held for review {time.monotonic() - begun:.1f} s after it was asked for (limit 0.5 s, grace 1 s)")
@@ -63,20 +63,21 @@ def test_past_its_deadline_a_run_is_held_for_review_and_its_late_outcome_is_acce
     assert held is not None
     assert (held.parked_reason, held.lost_count, held.retry_count) == ("review", 0, 0)
     if pool != "solo":  # one slot, and the old run is still in it
-        beside = [probe.note.apply_async((f"{queue} beside",), queue=queue) for _ in range(5)]
+        beside = [probe.note.apply_async((f"{word} beside",), queue=pool) for _ in range(5)]
         assert watch.all_ended(beside, dump=member.tail) == {"SUCCEEDED": 5}
     probe.gate(gate).touch()
 
     assert watch.ended(stuck).outcome == "SUCCEEDED"
-    assert (watch.job(stuck).attempt, effects.count(queue)) == (1, 1)
+    assert (watch.job(stuck).attempt, effects.count(word)) == (1, 1)
     assert "late_succeeded" in watch.moves(stuck)
-    assert len(watch.incarnations(member.pid)) == 1
-    assert member.stop() == 0
+    assert len(watch.incarnations(member.pid)) == lives
 
 
-def test_who_takes_a_stuck_job_out_of_review_takes_it_from_the_old_run(fleet: Fleet, gate: str) -> None:
-    member = fleet.worker("released", 2, pool="threads")
-    stuck = probe.stick_for_review.apply_async(("released", gate), queue="released")
+def test_who_takes_a_stuck_job_out_of_review_takes_it_from_the_old_run(
+    fleet: Fleet, of_pool: dict[str, Member], gate: str
+) -> None:
+    member = of_pool["threads"]
+    stuck = probe.stick_for_review.apply_async(("released", gate), queue="threads")
     watch.comes_to(Status.PARKED, stuck)
 
     release = fleet.manage("release", ["celeriac", "release", stuck.id, "--reason", "the old run is done for"])
@@ -91,24 +92,24 @@ def test_who_takes_a_stuck_job_out_of_review_takes_it_from_the_old_run(fleet: Fl
         what="the old run's outcome is refused",
         dump=lambda: f"{watch.story(stuck)}\n{member.tail()}",
     )
-    wait_until(lambda: watch.incarnations(member.pid)[0].refused == 1, what="it is counted", dump=member.tail)
-    assert member.stop() == 0
+    wait_until(lambda: watch.incarnations(member.pid)[-1].refused == 1, what="it is counted", dump=member.tail)
 
 
 @pytest.mark.parametrize("pool", ["threads", "solo"])
-def test_where_the_policy_says_so_the_worker_is_restarted_for_a_stuck_run(fleet: Fleet, gate: str, pool: str) -> None:
-    queue = f"restart-{pool}"
-    # Its neighbours are given the grace of any stop.
-    member = fleet.worker(queue, 2, pool=pool, env={"CELERIAC_STOP_GRACE": "1"})
+def test_where_the_policy_says_so_the_worker_is_restarted_for_a_stuck_run(
+    of_pool: dict[str, Member], gate: str, pool: str
+) -> None:
+    member, word = of_pool[pool], f"restart {pool}"
+    lives = len(watch.incarnations(member.pid))
     neighbour = None
     if pool != "solo":
-        neighbour = probe.hold.apply_async((f"{queue} neighbour", gate), queue=queue)
+        neighbour = probe.hold.apply_async((f"{word} neighbour", gate), queue=pool)
         watch.comes_to(Status.RUNNING, neighbour)
-    stuck = probe.stick_and_restart.apply_async((queue, gate), queue=queue)
+    stuck = probe.stick_and_restart.apply_async((word, gate), queue=pool)
     begun = time.monotonic()
 
     wait_until(
-        lambda: [w.state == Worker.State.ALIVE for w in watch.incarnations(member.pid)] == [False, True],
+        lambda: [w.state == Worker.State.ALIVE for w in watch.incarnations(member.pid)[lives - 1 :]] == [False, True],
         what="the same process is a new incarnation",
         dump=lambda: f"{watch.story(stuck)}\n{member.tail()}",
     )
@@ -121,16 +122,14 @@ def test_where_the_policy_says_so_the_worker_is_restarted_for_a_stuck_run(fleet:
     if neighbour is not None:
         other = watch.ended(neighbour, dump=member.tail)
         assert (other.outcome, other.attempt, other.lost_count, other.retry_count) == ("SUCCEEDED", 2, 0, 0)
-    assert member.stop() == 0
 
 
 @pytest.mark.slow
 def test_a_deadline_is_extended_by_the_time_that_the_database_was_away(
-    fleet: Fleet, product: Product, paper: Path, open_gate: Open
+    of_pool: dict[str, Member], product: Product, paper: Path, open_gate: Open
 ) -> None:
-    member = fleet.worker("outage", 2, pool="threads")
     gate = uuid.uuid4().hex
-    job = probe.outlast.apply_async(("outage", gate), queue="outage")
+    job = probe.outlast.apply_async(("outage", gate), queue="threads")
     watch.comes_to(Status.RUNNING, job)
     connections.close_all()
     product.services.stop_postgres()
@@ -148,4 +147,3 @@ def test_a_deadline_is_extended_by_the_time_that_the_database_was_away(
     assert watch.ended(job).outcome == "SUCCEEDED"
     assert (watch.job(job).attempt, list(watch.moves(job))) == (1, []), watch.story(job)
     assert effects.on_paper(paper)[job.id] == 1
-    assert member.stop() == 0

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from celery.app.control import Control
+from celery.utils.time import rate
+from celery.worker.control import control_command
 from kombu.utils.functional import maybe_list
 
 from celeriac import conf
+from celeriac.guard import controls
 from celeriac.ledger import transitions
 from celeriac.ledger.rows import Why
 from celeriac.models import Job
@@ -36,6 +39,38 @@ class LedgerControl(Control):
         return super().revoke(
             task_id if terminate else unknown, destination, terminate=terminate, signal=signal, **kwargs
         )
+
+    def rate_limit(self, task_name: str, rate_limit: Any, destination: Any = None, **kwargs: Any) -> Any:
+        """Set the rate of a task type for the whole fleet, until it is set again: jobs are held back where they are dispatched.
+
+        *destination* has no meaning: a third party knows nothing of workers. Raises ``ValueError`` for what is no rate.
+        """
+        set_rate(task_name, rate_limit)
+        return [{"ok": "new rate limit set"}] if kwargs.get("reply") else None
+
+
+def set_rate(task_type: str, limit: Any, actor: str = "control") -> None:
+    """Write the rate limit of *task_type*: "10/m", a number of jobs a second, or 0 for none."""
+    try:
+        rate(limit)
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise ValueError(f"{limit!r} is no rate: give 5, '5/s', '100/m' or '2/h'; 0 takes the limit away") from None
+    controls.put(f"{controls.RATE}{task_type}", str(limit or 0), actor=actor, reason="control.rate_limit")
+
+
+@control_command(
+    name="rate_limit",
+    args=[("task_name", str), ("rate_limit", str)],
+    signature="<task_name> <rate_limit (e.g., 5/s | 5/m | 5/h)>",
+)
+def _rate_limit(state: Any, task_name: str, rate_limit: Any, **kwargs: Any) -> dict[str, str]:
+    """``celery control rate_limit``: each worker is asked and writes the same."""
+    try:
+        rate(rate_limit)
+    except (ValueError, KeyError):
+        return {"error": f"Invalid rate limit string: {rate_limit!r}"}
+    state.consumer.celeriac.undertaker.write(lambda: set_rate(task_name, rate_limit))
+    return {"ok": "new rate limit set"}
 
 
 def revoke(task_id: str, actor: str = "caller", reason: str = "revoked", *, running: bool = False) -> bool:

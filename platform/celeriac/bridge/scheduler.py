@@ -18,6 +18,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
+from celery.utils.time import rate
 from django.db import DatabaseError, InterfaceError, connections
 from kombu import Consumer, Queue
 from psycopg.errors import LockNotAvailable
@@ -32,6 +33,7 @@ from celeriac.dispatch.dispatch import BrokerAway, Dispatcher
 from celeriac.fleet.leadership import Leadership
 from celeriac.fleet.rescue import Rescue
 from celeriac.fleet.seats import Seat
+from celeriac.guard import controls, limits
 from celeriac.guard import switches as guard_switches
 from celeriac.ledger import queries
 from celeriac.ledger.session import do_not_wait, keep_alive
@@ -51,6 +53,7 @@ class Scheduler:
     """
 
     def __init__(self, app: Any, stop: threading.Event | None = None, booked: int | None = None) -> None:
+        self._app = app
         self._stop = stop or threading.Event()
         self._session = connections[conf.alias()]
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
@@ -63,6 +66,7 @@ class Scheduler:
         self._ear = Ear(app)
         self._swept = 0.0
         self._switches = guard_switches.Switches()
+        self._limits = limits.Limits()
         self._switches_read = float("-inf")
         self._connection: Any = None
 
@@ -107,10 +111,11 @@ class Scheduler:
             return False
         if time.monotonic() - self._switches_read >= SWITCHES_EVERY:
             self._switches, self._switches_read = guard_switches.read(), time.monotonic()
+            self._limits = limits.read(rates_of(self._app))
         switches = self._switches
         # Rescue first: what it gives back is then placed, and room made for it, before anything else is dispatched.
         worked = bool(self._rescue.look(term))
-        worked |= bool(self._dispatcher.dispatch(term, switches))
+        worked |= bool(self._dispatcher.dispatch(term, switches, self._limits))
         if time.monotonic() - self._swept >= SWEEP_EVERY:
             self._swept = time.monotonic()
             worked |= bool(sweep.expire(term) + sweep.hold(term, switches) + sweep.release(term, switches))
@@ -236,3 +241,13 @@ def run_until_signalled(app: Any, booked: int | None = None) -> None:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def rates_of(app: Any) -> dict[str, float]:
+    """Starts a second of each task type that has a rate limit: set at run time (``control.rate_limit``), by the task, or by the app's default."""
+    default = app.conf.task_default_rate_limit
+    asked = {name: task.rate_limit if task.rate_limit is not None else default for name, task in app.tasks.items()}
+    asked |= controls.rates()
+    if app.conf.worker_disable_rate_limits:
+        return {}
+    return {name: rate(limit) for name, limit in asked.items() if limit not in (None, "", 0, "0")}

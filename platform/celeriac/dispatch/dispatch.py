@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from celeriac import events
 from celeriac.dispatch.suspects import place
 from celeriac.dispatch.window import Pace, overtaken, rooms, starved
+from celeriac.guard.limits import Buckets, Limits
 from celeriac.guard.switches import Switches
 from celeriac.ledger import queries, transitions
 from celeriac.ledger.queries import Demand, Place
@@ -29,6 +30,7 @@ LOOK_EVERY: Final = 0.5
 SHORT_LOOKS: Final = 3
 SHORT_SECONDS: Final = 2.0
 PROBE_EVERY: Final = 0.5
+NO_LIMITS: Final = Limits()
 
 
 class BrokerAway(Exception):
@@ -66,6 +68,7 @@ class Dispatcher:
         self._short: dict[Place, list[float]] = {}
         self._term: int | None = None
         self._pace = Pace()
+        self._buckets = Buckets()
         self.starved = False
         """Whether something waits for nothing but a slot, as of the last pass."""
 
@@ -74,7 +77,7 @@ class Dispatcher:
         """Whether publishing fails at the moment."""
         return self._away_since is not None
 
-    def dispatch(self, term: int, switches: Switches) -> int:
+    def dispatch(self, term: int, switches: Switches, limits: Limits = NO_LIMITS) -> int:
         """One pass under *term*. Returns how many messages were sent."""
         if term != self._term:
             self._term = term
@@ -89,8 +92,13 @@ class Dispatcher:
             demands = self._let_pass(queries.demands(switches.types), term, switches, reserved)
             now = time.monotonic()
             room = rooms(demands, switches.queues, self._pace.brisk(demands, now), reserved)
+            most: dict[str, int] = {}
+            if limits:
+                room, most = self._within(limits, room, now)
             self.starved = bool(reserved) or starved(demands, room, switches.queues)
-            staged += transitions.stage(term, room, switches.types)
+            full = {task_type for task_type, number in most.items() if number < 1}
+            staged += transitions.stage(term, room, switches.types | full, {t: n for t, n in most.items() if n > 0})
+            self._buckets.spend(job.task_type for job in staged)
             sent += self._publish(staged, term)
             for job in staged:
                 self._pace.note(job.queue, 1, now)
@@ -104,6 +112,20 @@ class Dispatcher:
                     worker=str(job.worker) if job.worker else None,
                 )
         return sent
+
+    def _within(self, limits: Limits, room: dict[str, int], now: float) -> tuple[dict[str, int], dict[str, int]]:
+        """*room* within the limits of queues, and how many more jobs may be dispatched of each limited type."""
+        by_queue, by_type = (
+            queries.under_way(limits.queues, limits.types) if limits.queues or limits.types else ({}, {})
+        )
+        for queue, number in limits.queues.items():
+            if queue in room:
+                room[queue] = min(room[queue], number - by_queue.get(queue, 0))
+        most = self._buckets.room(limits.rates, now)
+        for task_type, number in limits.types.items():
+            left = max(0, number - by_type.get(task_type, 0))
+            most[task_type] = min(left, most.get(task_type, left))
+        return {queue: number for queue, number in room.items() if number > 0}, most
 
     def _rescued(self, term: int, switches: Switches) -> tuple[list[Staged], dict[str, int]]:
         """Suspects first: what is staged for workers of their own, and the queues where the next free slot is a suspect's."""

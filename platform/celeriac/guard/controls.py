@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from django.db import transaction
 
 from celeriac import conf
 from celeriac.clock import Now
 from celeriac.models import Control
+
+RATE: Final = "rate:type:"
+
+
+def rates() -> dict[str, str]:
+    """Rate limits of task types that were set at run time, as Celery writes them ("10/m"; "" or "0" is none)."""
+    rows = Control.objects.using(conf.alias()).filter(key__startswith=RATE).values_list("key", "value")
+    return {key.removeprefix(RATE): str(value) for key, value in rows}
 
 
 def put(key: str, value: object, *, actor: str, reason: str) -> Control:

@@ -101,6 +101,16 @@ class Room:
     """Highest suspicion among them."""
 
 
+def under_way(queues: Collection[str], types: Collection[str]) -> tuple[dict[str, int], dict[str, int]]:
+    """How many jobs run or are on their way, of each of *queues* and of each of *types*."""
+    by_queue: dict[str, int] = {}
+    by_type: dict[str, int] = {}
+    for queue, task_type, count in fetch(sql.UNDER_WAY, {"queues": list(queues), "types": list(types)}):
+        by_queue[queue] = by_queue.get(queue, 0) + count
+        by_type[task_type] = by_type.get(task_type, 0) + count
+    return by_queue, by_type
+
+
 def suspects_due(types_off: Collection[str], queues_off: Collection[str], limit: int = 200) -> list[Suspect]:
     """Due suspects whose type and queue are on, next to start first."""
     params = {"paused": list(types_off), "off": list(queues_off), "limit": limit}

@@ -114,15 +114,19 @@ def _columns(job: NewJob) -> dict[str, Any]:
 # ---- dispatch --------------------------------------------------------------------------------------------------------
 
 
-def stage(term: int, room: Mapping[str, int], paused: Collection[str]) -> list[Staged]:
-    """PENDING, RETRY → DISPATCHED: up to ``room[queue]`` due jobs a queue, none of a *paused* type.
+def stage(
+    term: int, room: Mapping[str, int], paused: Collection[str], most: Mapping[str, int] | None = None
+) -> list[Staged]:
+    """PENDING, RETRY → DISPATCHED: up to ``room[queue]`` due jobs a queue, none of a *paused* type, of some types at *most* so many.
 
     Nothing is staged when *term* is no longer the lease's: the caller has been replaced.
     """
     if not room:
         return []
     params = {"term": term, "queues": list(room), "limits": list(room.values()), "paused": list(paused)}
-    return [_staged(row) for row in fetch(sql.stage(clock.now_sql()), params)]
+    if most:
+        params |= {"limited": list(most), "most": list(most.values())}
+    return [_staged(row) for row in fetch(sql.stage(clock.now_sql(), bool(most)), params)]
 
 
 def address(term: int, jobs: Mapping[Ref, uuid.UUID]) -> list[Staged]:

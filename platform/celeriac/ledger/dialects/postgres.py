@@ -173,9 +173,24 @@ _STAGED = """s.job_id, s.fence, s.queue, s.priority, s.attempt, s.retry_count, j
        j.group_id, CASE WHEN length(j.payload) <= 4096 THEN j.payload END, length(j.payload), s.worker"""
 
 
+#: Not over its type's limit.
+_WITHIN = """
+      AND due.nth <= COALESCE((SELECT c.most FROM unnest(%(limited)s::text[], %(most)s::int[]) AS c(task_type, most)
+                               WHERE c.task_type = due.task_type), 2147483647)"""
+
+#: What runs or is on its way, by queue and type, of the queues and types that have a limit.
+UNDER_WAY = """
+SELECT queue, task_type, count(*) FROM celeriac_live
+WHERE status IN ('RUNNING', 'DISPATCHED') AND (queue = ANY (%(queues)s::text[]) OR task_type = ANY (%(types)s::text[]))
+GROUP BY queue, task_type"""
+
+
 @lru_cache(maxsize=64)
-def stage(now: str) -> str:
+def stage(now: str, limited: bool = False) -> str:
     """PENDING, RETRY → DISPATCHED for many queues at once, each up to its own window, under the leader's term.
+
+    *limited*: at most so many of some types. What is over a type's limit is left, and what stands behind it is seen by the next pass, where
+    the type is one of the paused.
 
     Ten probes of (queue, -priority, run_at), one a priority (and one for rescued jobs): a single range scan would walk over all
     jobs of a high priority that are scheduled for later before it came to a due one of a lower.
@@ -184,10 +199,10 @@ def stage(now: str) -> str:
 WITH lease AS (
     SELECT term FROM celeriac_lease WHERE name = 'scheduler' AND term = %(term)s::bigint
 ), due AS (
-    SELECT found.job_id, found.status
+    SELECT found.job_id, found.status{", found.task_type, row_number() OVER (PARTITION BY found.task_type) AS nth" if limited else ""}
     FROM unnest(%(queues)s::text[], %(limits)s::int[]) AS w(queue, room), LATERAL (
-        SELECT head.job_id, head.status FROM generate_series(10, 0, -1) AS p(priority), LATERAL (
-            SELECT l.job_id, l.status FROM celeriac_live l
+        SELECT head.* FROM generate_series(10, 0, -1) AS p(priority), LATERAL (
+            SELECT l.job_id, l.status, l.task_type FROM celeriac_live l
             WHERE l.queue = w.queue AND l.priority = p.priority AND l.status IN ('PENDING', 'RETRY') AND l.run_at <= {now}
               AND l.suspicion = 0 AND l.task_type <> ALL (%(paused)s::text[]) AND (l.expires_at IS NULL OR l.expires_at > {now})
             ORDER BY l.run_at LIMIT w.room
@@ -196,7 +211,7 @@ WITH lease AS (
     ) AS found
 ), locked AS (
     SELECT l.job_id, l.status FROM celeriac_live l JOIN due USING (job_id), lease
-    WHERE l.status IN ('PENDING', 'RETRY') FOR UPDATE OF l SKIP LOCKED
+    WHERE l.status IN ('PENDING', 'RETRY'){_WITHIN if limited else ""} FOR UPDATE OF l SKIP LOCKED
 ), staged AS (
     UPDATE celeriac_live l
     SET status = 'DISPATCHED', dispatched_at = {now}, since = {now}, dispatch_term = %(term)s::bigint, sent_count = 1
