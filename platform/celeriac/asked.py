@@ -11,6 +11,8 @@ from celeriac.states import ParkedReason
 
 #: The platform's own task: what Celery does along with the end of a job whose run couldn't do it.
 PROPAGATE: Final = "celeriac.propagate"
+#: Header of a job that plain Celery has sent, or that follows from one: its end is told to the configured result backend, too.
+ADOPTED: Final = "adopted"
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,15 +165,16 @@ def test_a_job_of_an_unknown_type_is_parked_and_runs_once_a_worker_knows_it(flee
     assert knowing.stop() == 0
 
 
-def test_a_plain_celery_message_runs_as_plain_celery_and_is_acknowledged_late(
-    product: Product, plain: celery.Celery, open_gate: Open
+def test_a_plain_celery_message_that_is_not_adopted_runs_as_plain_celery_and_is_acknowledged_late(
+    product: Product, plain: celery.Celery, fleet: Fleet, open_gate: Open
 ) -> None:
+    worker = fleet.worker("as plain", 2, env={"CELERIAC_ADOPT": "false"})
     gate = uuid.uuid4().hex
     jobs = Job.objects.count()
 
-    sent = plain.send_task("tests.support.probe.hold", ("plain", gate), queue="default")
+    sent = plain.send_task("tests.support.probe.hold", ("plain", gate), queue="as plain")
 
-    wait_until(lambda: effects.count("plain") == 1, what="it runs")
+    wait_until(lambda: effects.count("plain") == 1, what="it runs", dump=worker.tail)
     with product.redis() as broker:
         assert broker.hlen("unacked") == 1
         open_gate(gate)
@@ -182,6 +183,7 @@ def test_a_plain_celery_message_runs_as_plain_celery_and_is_acknowledged_late(
     assert Job.objects.count() == jobs
     assert not Live.objects.exists()
     wait_until(lambda: probe.app.AsyncResult(sent.id).state == "SUCCESS", what="its result is known")
+    assert worker.stop() == 0
 
 
 def test_a_plain_celery_message_that_fails_is_acknowledged_and_its_failure_known(

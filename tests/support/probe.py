@@ -29,6 +29,10 @@ if os.environ.get("PROBE_VISIBILITY"):
     # Seconds after which Redis' transport takes an unacknowledged message for lost.
     app.conf.broker_transport_options = {"visibility_timeout": float(os.environ["PROBE_VISIBILITY"])}
 
+if os.environ.get("PROBE_RESULT_BACKEND"):
+    # Where senders that use plain Celery look.
+    app.conf.result_backend = os.environ["PROBE_RESULT_BACKEND"]
+
 logger = get_task_logger(__name__)
 
 AT_ONCE = Backoff(initial=0, jitter=0)

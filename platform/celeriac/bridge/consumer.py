@@ -97,6 +97,10 @@ class LedgerConsumer(Consumer):
         self.task_consumer.cancel_by_queue(broker_queue(queue))
         self.celeriac.heartbeat.hurry()
 
+    def refuse_later(self, message: Any) -> Callable[[str], None]:
+        """What sets *message* aside, from another thread, for the reason that it is given."""
+        return lambda reason: self.call_soon(lambda: self._quarantine(message, reason))
+
     def _quarantine(self, message: Any, reason: str) -> None:
         info = message.delivery_info or {}
         strange = Strange(

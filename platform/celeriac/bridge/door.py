@@ -24,7 +24,7 @@ from celery.utils.saferepr import saferepr
 from kombu import Queue
 from kombu.utils.functional import maybe_list
 
-from celeriac.asked import NewJob
+from celeriac.asked import ADOPTED, NewJob
 from celeriac.bridge.asking import job_of, queue_name, refuse_what_is_not_there_yet
 from celeriac.bridge.messages import broker_queue
 from celeriac.enqueue.accept import accept
@@ -33,6 +33,17 @@ from celeriac.run.run import Run, Wish
 from celeriac.settle.settle import redactor
 
 _holding: ContextVar[bool] = ContextVar("celeriac_holding", default=False)
+_telling: ContextVar[bool] = ContextVar("celeriac_telling", default=False)
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """What is sent in here follows from an adopted job, and its end is told where that one's is."""
+    token = _telling.set(True)
+    try:
+        yield
+    finally:
+        _telling.reset(token)
 
 
 @contextmanager
@@ -172,7 +183,7 @@ class Door(AMQP):
         refuse_what_is_not_there_yet(options)
         named = queue_name(self, queue, exchange, routing_key)
         where = {"exchange": exchange or "", "routing_key": routing_key or named}
-        given = {key: asked[key] for key in ("argsrepr", "kwargsrepr")}
+        given: dict[str, Any] = {key: asked[key] for key in ("argsrepr", "kwargsrepr")}
         if signals.before_task_publish.receivers or signals.after_task_publish.receivers:
             mask = redactor()
             args, kwargs, _ = message.body
@@ -190,12 +201,15 @@ class Door(AMQP):
             )
         if asked.get("ignore_result") == getattr(self.app._tasks.get(name), "ignore_result", None):
             given["ignore_result"] = None  # what the task says anyway needn't be kept with each job
+        inside = current()
+        if _telling.get() or (_holding.get() and inside is not None and f'"{ADOPTED}":true' in inside.claimed.payload):
+            given[ADOPTED] = True
         message = message._replace(headers={**asked, **given})
         job = job_of(name, message, named, priority, options)
         run = current_of(asked["id"])
         if run is not None:
             _wish(run, job, message)
-        elif _holding.get() and (inside := current()) is not None:
+        elif _holding.get() and inside is not None:
             inside.held.append(job)
         else:
             accept([job], self.app.ring)

@@ -13,6 +13,7 @@ from celery.utils.saferepr import saferepr
 from django.db import transaction
 
 from celeriac import codes, conf, events
+from celeriac.asked import ADOPTED
 from celeriac.bridge import codec
 from celeriac.bridge.policies import rng
 from celeriac.errors import JobError, PayloadUnreadable
@@ -23,7 +24,7 @@ from celeriac.run.run import Ended, Run
 from celeriac.settle.decide import Decision, on_failure
 from celeriac.settle.failure import describe
 from celeriac.settle.settle import redactor
-from celeriac.states import ParkedReason, Status
+from celeriac.states import ENDED, ParkedReason, Status
 
 
 def outcome_of(run: Run, task: Any, traced: Any) -> Outcome:
@@ -66,6 +67,8 @@ def unwritable(run: Run, task: Any, exc: BaseException) -> Outcome:
 def along_of(run: Run, task: Any) -> Callable[[Outcome], None] | None:
     """What Celery's backend does beside storing: chord parts, failed chains, errbacks. In settle's transaction, after the move."""
     ended = run.ended
+    if is_adopted(run):
+        return _tell_later
     request = ended.request if ended is not None else None
     if ended is None or request is None:
         return None
@@ -91,6 +94,17 @@ def along_of(run: Run, task: Any) -> Callable[[Outcome], None] | None:
             transitions.propagate_later({outcome.ref.job: outcome.arrow})
 
     return along
+
+
+def is_adopted(run: Run) -> bool:
+    """Whether plain Celery has sent it, or it follows from such a job."""
+    return f'"{ADOPTED}":true' in run.claimed.payload
+
+
+def _tell_later(outcome: Outcome) -> None:
+    """Its chord may be counted in another backend: nothing of that can be in this transaction."""
+    if outcome.status in ENDED:
+        transitions.propagate_later({outcome.ref.job: outcome.arrow})
 
 
 def _propagates(task: Any, outcome: Outcome) -> bool:

@@ -81,7 +81,8 @@ def _settled(run: Run, task: Any, traced: Any) -> list[Ref]:
     """Settle *run*. What can't be made into an outcome, or written, ends the job all the same: the child must not die of it."""
     at = here()
     try:
-        outcome, told = endings.outcome_of(run, task, traced), run.ended is not None and run.ended.request is not None
+        outcome = endings.outcome_of(run, task, traced)
+        told = endings.is_adopted(run) or (run.ended is not None and run.ended.request is not None)
         return settle([outcome], at.id, at.spool, endings.along_of(run, task), elsewhere=not told)
     except (
         Exception

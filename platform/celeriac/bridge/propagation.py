@@ -11,10 +11,11 @@ from typing import Any
 
 from celery import states as celery_states
 from celery._state import connect_on_app_finalize
+from celery.app.backends import by_url
 from celery.exceptions import TaskRevokedError
 from django.db import transaction
 
-from celeriac.asked import PROPAGATE
+from celeriac.asked import ADOPTED, PROPAGATE
 from celeriac.policy import Backoff, Policy
 
 
@@ -60,22 +61,47 @@ def once(app: Any, seq: int, fence: int, how: str) -> None:
 
 def _along(app: Any, job: Any, request: Any, how: str) -> None:
     from celeriac.bridge import codec
+    from celeriac.bridge.door import telling
 
     task = app.tasks.get(job.task_type)
     backend = task.backend if task is not None else app.backend
-    if job.outcome == "SUCCEEDED":
+    exc = TaskRevokedError("ignored") if how == "ignored" else backend._exception_of(job, job.status)
+    held = job.outcome == "DEAD_LETTER" and not _propagates(task)
+    if request.get(ADOPTED):
+        with telling():
+            _tell(_senders(app), request, job.outcome, held, codec.decode_result(job.result), exc, how)
+    elif job.outcome == "SUCCEEDED":
         if request.chord:
             backend.on_chord_part_return(request, celery_states.SUCCESS, codec.decode_result(job.result))
     elif how in _REVOKED:
         backend.mark_as_revoked(request.id, job.error or how, request, store_result=False)
-    elif job.outcome == "DEAD_LETTER" and not _propagates(task):
+    elif held:
         # Held until a person acts; but whoever asked to be told of the failure is told, once.
         if request.errbacks:
-            backend._call_task_errbacks(request, backend._exception_of(job, job.status), None)
+            backend._call_task_errbacks(request, exc, None)
     else:
-        exc = TaskRevokedError("ignored") if how == "ignored" else backend._exception_of(job, job.status)
         # Of what a person ignores the errbacks have been told when it became a dead letter; of what was replaced, by the canvas.
         backend.propagate_failure(request, exc, None, call_errbacks=how not in ("ignored", "upstream_failed"))
+
+
+def _senders(app: Any) -> Any:
+    """The result backend that plain Celery would use with this project's settings, where senders look."""
+    backend, url = by_url(app.conf.result_backend or "disabled://", app.loader)
+    return backend(app=app, url=url)
+
+
+def _tell(backend: Any, request: Any, outcome: str, held: bool, value: Any, exc: Any, how: str) -> None:
+    """Celery's own way of ending a task, in the backend of its sender."""
+    if outcome == "SUCCEEDED":
+        backend.mark_as_done(request.id, value, request)
+    elif how in _REVOKED:
+        backend.mark_as_revoked(request.id, str(exc), request)
+    elif held:
+        backend.store_result(request.id, exc, celery_states.FAILURE, request=request)
+        if request.errbacks:
+            backend._call_task_errbacks(request, exc, None)
+    else:
+        backend.mark_as_failure(request.id, exc, None, request, call_errbacks=how not in ("ignored", "upstream_failed"))
 
 
 _REVOKED = frozenset(

@@ -1,29 +1,42 @@
 """What the worker does with a message, per task: ``Task.Strategy``.
 
-Ours builds one request for the job and makes one pool call. A plain Celery message goes to Celery's own strategy.
+A job of the ledger: one request, one pool call. A message of plain Celery is adopted, or goes to Celery's own strategy where the project wants
+that (``CELERIAC["ADOPT"]``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from celery import signals
+from celery.utils.log import get_logger
 from celery.worker import strategy as celery_strategy
 from celery.worker.state import task_reserved
 
+from celeriac import conf
+from celeriac.bridge.adoption import adopt
 from celeriac.bridge.messages import ref_of
 from celeriac.bridge.requests import JobRequest, LateTask
+
+logger = get_logger(__name__)
 
 
 def default(task: Any, app: Any, consumer: Any, **kwargs: Any) -> Callable[..., None]:
     """The message handler of *task* on this worker."""
     plain = celery_strategy.default(LateTask(task), app, consumer, **kwargs)
+    adopts = conf.get("ADOPT")
     ack_early = consumer.connection.transport.driver_type == "redis"
     eventer = consumer.event_dispatcher
 
     def handle(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any, **more: Any) -> None:
         ref = ref_of(message.headers)
+        if ref is None and adopts:
+            written = partial(ack, logger, consumer.connection_errors)
+            job = adopt(app, task.name, message, body, written, consumer.refuse_later(message))
+            consumer.celeriac.undertaker.write(job)
+            return
         if ref is None:
             plain(message, body, ack, reject, callbacks, **more)
             return

@@ -11,10 +11,11 @@ import json
 import logging
 import secrets
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from django.db import DatabaseError, InterfaceError
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -25,6 +26,9 @@ from celeriac.ledger.dialects import postgres_fleet as sql
 from celeriac.ledger.session import fetch, keep_alive, needn_t_last, own_session
 
 logger = logging.getLogger("celeriac")
+
+#: Seconds after which a database that hasn't answered counts as away.
+ANSWERS_WITHIN: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,8 @@ class Heartbeat:
         on_drain: Callable[[bool], None],
     ) -> None:
         self.card = card
-        self.database_away = True
+        self._away = True
+        self._asked_at: float | None = None
         self._vitals = vitals
         self._on_given_up = on_given_up
         self._on_drain = on_drain
@@ -79,6 +84,12 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="celeriac-heartbeat", daemon=True)
         self._registered = False
         keep_from_children(lambda: self._session)
+
+    @property
+    def database_away(self) -> bool:
+        """It refuses us, or has not answered a beat for a while."""
+        asked_at = self._asked_at
+        return self._away or (asked_at is not None and time.monotonic() - asked_at > ANSWERS_WITHIN)
 
     def start(self) -> None:
         """Begin to beat. The row is there when the database answers."""
@@ -114,17 +125,19 @@ class Heartbeat:
         every = conf.get("BEAT_EVERY")
         while not self._stop.is_set():
             self._now.clear()
+            self._asked_at = time.monotonic()
             try:
                 alive = self._beat()
             except (DatabaseError, InterfaceError, OSError) as exc:
-                if not self.database_away:
+                if not self._away:
                     logger.warning("The database is away: %s", exc)
-                self.database_away = True
+                self._away = True
                 self._drop_session()
                 # A proxy restart or pg_terminate_backend frees our lock: we must be back before the next look.
                 self._stop.wait(min(0.2, every))
                 continue
-            self.database_away = False
+            self._asked_at = None
+            self._away = False
             self._first_beat.set()
             if not alive:
                 events.emit(

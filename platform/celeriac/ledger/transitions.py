@@ -15,7 +15,7 @@ from typing import Any, Final
 from django.db.models import Exists, F
 
 from celeriac import clock, codes, conf, ids, text
-from celeriac.asked import PROPAGATE, NewJob
+from celeriac.asked import ADOPTED, PROPAGATE, NewJob
 from celeriac.ledger.dialects import postgres as sql
 from celeriac.ledger.rows import Claimed, Moved, Staged, Why
 from celeriac.ledger.session import atomic, connection, fetch
@@ -416,14 +416,18 @@ def close(name: str, job: int, fence: int, why: Why) -> bool:
     return bool(rows)
 
 
+#: Somebody waits for its end: a chord, a chain, an errback, or whoever sent it by plain Celery.
+_CONCERNS: Final = rf'"(chord|chain|errbacks|{ADOPTED})":'
+
+
 def propagate_later(ended: Mapping[int, str]) -> None:
     """A job of the platform's own for each of *ended* (by the move that ended it) whose end means something to others.
 
-    Those are parts of a chord, jobs with a chain behind them, and jobs with errbacks. In the transaction of the move itself.
+    In the transaction of the move itself.
     """
     if not ended:
         return
-    concerned = Job.objects.using(conf.alias()).filter(seq__in=ended, payload__regex=r'"(chord|chain|errbacks)":')
+    concerned = Job.objects.using(conf.alias()).filter(seq__in=ended, payload__regex=_CONCERNS)
     accept(
         [
             NewJob(
