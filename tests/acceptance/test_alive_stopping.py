@@ -195,6 +195,8 @@ def test_kills_of_children_and_trees_in_a_stream_of_short_jobs_lose_none(fleet: 
     with Stream("killed", "killed", seconds=0.01, pause=0.01, most=STREAM) as stream:
         for number in range(CHILD_KILLS):
             wait_until(lambda n=number: effects.count("killed") > 10 * n, what="it goes on", dump=fleet.logs)
+            # A worker whose child is killed while it starts gives up, as Celery's does: its supervisor's business.
+            workers = [m if m.running else fleet.worker("killed", 4, extra=QUICKLY, wait=False) for m in workers]
             _kill_a_child(chance.choice(workers), chance)
             if number % (CHILD_KILLS // TREE_KILLS) == 0:
                 which = chance.randrange(len(workers))
@@ -213,9 +215,10 @@ def test_kills_of_children_and_trees_in_a_stream_of_short_jobs_lose_none(fleet: 
     # A child that dies alone charges its job; a tree nobody, or one suspect that was alone aboard.
     assert twice <= CHILD_KILLS + (TREE_KILLS + 1) * 4
     for member in workers:
-        fleet.wait_for_worker(member)
-        assert len(_pool(member)) == 4
-        assert member.stop() == 0
+        if member.running:
+            fleet.wait_for_worker(member)
+            wait_until(lambda m=member: len(m.children()) == 4, what="its pool is whole", dump=member.tail)
+            assert member.stop() == 0
 
 
 def test_heavy_jobs_on_children_that_are_recycled_and_killed_all_end_and_none_runs_on_a_dead_one(fleet: Fleet) -> None:
@@ -230,10 +233,6 @@ def test_heavy_jobs_on_children_that_are_recycled_and_killed_all_end_and_none_ru
     assert not Live.objects.running().filter(queue="heavy").exists()
     assert set(Job.objects.filter(queue="heavy").values_list("result", flat=True)) == {"900000"}
     assert member.stop() == 0
-
-
-def _pool(member: Member) -> list[psutil.Process]:
-    return [child for child in member.children() if child.ppid() == member.pid]
 
 
 def _kill_a_child(member: Member, chance: random.Random) -> None:

@@ -6,10 +6,13 @@ outside the ledger stay with django-celery-results, in the same database.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Final
 
 from celery import states as celery_states
+from celery.exceptions import TimeoutError as CeleryTimeout
 from django_celery_results.backends import DatabaseBackend
 from kombu.exceptions import EncodeError
 
@@ -22,6 +25,9 @@ from celeriac.run.current import current_of
 from celeriac.run.run import Ended
 from celeriac.settle.failure import describe
 from celeriac.states import CELERY_STATE, Status
+
+#: Seconds between the first looks of somebody who waits for a result.
+FIRST_PAUSE: Final = 0.005
 
 #: The job whose failure is being propagated: its own result is in the ledger.
 _told: ContextVar[str | None] = ContextVar("celeriac_told", default=None)
@@ -121,6 +127,33 @@ class LedgerBackend(DatabaseBackend):
 
     def on_task_call(self, producer: Any, task_id: str) -> None:
         """Nothing to prepare: no reply queue, no subscription."""
+
+    # ---- what callers wait for -----------------------------------------------------------------------------------------------
+
+    def wait_for(
+        self,
+        task_id: str,
+        timeout: float | None = None,
+        interval: float = 0.5,
+        no_ack: bool = True,
+        on_interval: Callable[[], Any] | None = None,
+    ) -> Any:
+        """As in Celery; looked at often at first, so that whoever waits for a job of milliseconds doesn't wait for half a second.
+
+        The pauses grow with the time that has gone by, a tenth of it each, up to *interval*.
+        """
+        begun = time.monotonic()
+        while True:
+            waited = time.monotonic() - begun
+            pause = min(interval, max(FIRST_PAUSE, waited / 10))
+            left = None if timeout is None else timeout - waited
+            try:
+                return super().wait_for(
+                    task_id, min(pause, max(0.0, left if left is not None else pause)), pause, no_ack, on_interval
+                )
+            except CeleryTimeout:
+                if left is not None and left <= pause:
+                    raise
 
     # ---- what callers ask ----------------------------------------------------------------------------------------------------
 

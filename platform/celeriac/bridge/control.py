@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from celery.app.control import Control
@@ -11,7 +12,7 @@ from kombu.utils.functional import maybe_list
 
 from celeriac import conf
 from celeriac.guard import controls
-from celeriac.ledger import transitions
+from celeriac.ledger import queries, transitions
 from celeriac.ledger.rows import Why
 from celeriac.models import Job
 from celeriac.outcomes import Ref
@@ -40,6 +41,19 @@ class LedgerControl(Control):
             task_id if terminate else unknown, destination, terminate=terminate, signal=signal, **kwargs
         )
 
+    def purge(self, connection: Any = None) -> int:
+        """Cancel every job that waits in one of the app's queues, and discard what plain Celery has left there. Returns how many.
+
+        A job that runs goes on; one that is held or scheduled for later waits, too, and is cancelled.
+        """
+        served = self.app.amqp.queues.served
+        with self.app.connection_or_acquire(connection) as conn:
+            # Of plain Celery's queues only: the messages of jobs that are cancelled can claim nothing any more.
+            plain = sum(int(conn.default_channel.queue_purge(name) or 0) for name in served)
+        return purge(served) + plain
+
+    discard_all = purge
+
     def rate_limit(self, task_name: str, rate_limit: Any, destination: Any = None, **kwargs: Any) -> Any:
         """Set the rate of a task type for the whole fleet, until it is set again: jobs are held back where they are dispatched.
 
@@ -47,6 +61,20 @@ class LedgerControl(Control):
         """
         set_rate(task_name, rate_limit)
         return [{"ok": "new rate limit set"}] if kwargs.get("reply") else None
+
+
+def purge(queues: Collection[str], actor: str = "caller", reason: str = "purged") -> int:
+    """Cancel every job of *queues* that doesn't run, a thousand at a time. Returns how many."""
+    done = 0
+    while waiting := queries.not_running(queues, 1000):
+        moved = 0
+        for status, arrow in _ARROW.items():
+            refs = [found.ref for found in waiting if found.status == status]
+            moved += len(transitions.finish(arrow, refs, Why(actor, reason), wait=True))
+        done += moved
+        if not moved:
+            break  # each of them has moved meanwhile: claimed, most likely
+    return done
 
 
 def set_rate(task_type: str, limit: Any, actor: str = "control") -> None:

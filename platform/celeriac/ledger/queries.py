@@ -157,6 +157,12 @@ def dispatched_of_queues(queues: Collection[str], limit: int) -> list[Found]:
     return _found(Live.objects.using(conf.alias()).dispatched().filter(queue__in=queues), limit)
 
 
+def not_running(queues: Collection[str], limit: int) -> list[Found]:
+    """Unfinished jobs of *queues* that nobody runs."""
+    live = Live.objects.using(conf.alias()).filter(queue__in=queues).exclude(status=Status.RUNNING.value)
+    return _found(live.order_by("job_id"), limit)
+
+
 def parked_switch(types_off: Collection[str], limit: int) -> list[Found]:
     """Jobs parked by a switch that is on again."""
     return _found(Live.objects.using(conf.alias()).parked(ParkedReason.SWITCH).exclude(task_type__in=types_off), limit)
