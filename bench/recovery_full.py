@@ -306,21 +306,25 @@ def _storm(ground: Ground, plan: Plan) -> list[Row]:
         leader.wait_until_it_judges()
         jobs = fleet.send(SHORT_JOBS, 0.02)
         every = SHORT_JOBS / (CHILD_KILLS + 1)
+        children = whole = 0
         for number in range(1, CHILD_KILLS + 1):
             fleet.must(fleet.wait(lambda n=number: _begun(fleet, jobs) >= n * every), "it was to go on")
+            # Counted is what was hit; a worker whose child is killed while it starts gives up, and is started anew.
+            trees = [tree if tree.running else fleet.worker(4) for tree in trees]
+            children += _kill_a_child(trees[chance.randrange(2)], chance)
             if number % (CHILD_KILLS // TREE_KILLS) == 0:
                 which = chance.randrange(2)
-                trees[which].kill_tree()
+                if trees[which].running:
+                    trees[which].kill_tree()
+                    whole += 1
                 trees[which] = fleet.worker(4)
-            else:
-                _kill_a_child(trees[chance.randrange(2)], chance)
         fleet.must(fleet.wait(lambda: not Job.objects.unfinished().exists(), 180), "all were to end")
         ended = Counter(Job.objects.values_list("outcome", flat=True))
         lost = sum(not starts for starts in (fleet.starts.of(jobs).get(job) for job in jobs))
         twice = fleet.started_again(jobs)
         doctor = fleet.fleet.manage("doctor", ["celeriac", "doctor"])
         clean = doctor.wait(60) == 0
-    kills = f"{CHILD_KILLS - TREE_KILLS} children and {TREE_KILLS} trees killed in {SHORT_JOBS} jobs"
+    kills = f"{children} children and {whole} trees killed in {SHORT_JOBS} jobs"
     return [
         Row.alone("storm-lost", lost, "jobs", f"{kills}: {dict(ended)}, doctor {'clean' if clean else 'NOT CLEAN'}"),
         Row.alone("storm-twice", twice, "starts", "starts beyond the first: effects that a killed run had left"),
@@ -331,13 +335,16 @@ def _begun(fleet: Ours, jobs: Jobs) -> int:
     return len(fleet.starts.of(jobs))
 
 
-def _kill_a_child(tree: Member, chance: random.Random) -> None:
+def _kill_a_child(tree: Member, chance: random.Random) -> bool:
+    """Whether there was one to kill."""
     children = tree.children()
-    if children:
-        try:
-            chance.choice(children).send_signal(signal.SIGKILL)
-        except psutil.NoSuchProcess:
-            return
+    if not children:
+        return False
+    try:
+        chance.choice(children).send_signal(signal.SIGKILL)
+    except psutil.NoSuchProcess:
+        return False
+    return True
 
 
 # ---- beats -----------------------------------------------------------------------------------------------------------------

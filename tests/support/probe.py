@@ -27,7 +27,11 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 
 if os.environ.get("PROBE_VISIBILITY"):
     # Seconds after which Redis' transport takes an unacknowledged message for lost.
-    app.conf.broker_transport_options = {"visibility_timeout": float(os.environ["PROBE_VISIBILITY"])}
+    app.conf.broker_transport_options = {
+        "visibility_timeout": float(os.environ["PROBE_VISIBILITY"]),
+        "unacked_restore_interval": 1,
+        "unacked_restore_throttle": 1,
+    }
 
 if os.environ.get("PROBE_RESULT_BACKEND"):
     # Where senders that use plain Celery look.
@@ -306,6 +310,20 @@ def replace_by_itself(self: Any, times: int) -> int:
         raise self.replace(replace_by_itself.s(times - 1))
     effects.row(self.request.id, "replaced by itself")
     return times
+
+
+@app.task(bind=True, policy=Policy(max_retries=2, backoff=Backoff(initial=60, jitter=0)))
+def retry_later(self: Any, word: str) -> None:
+    """Fail once."""
+    effects.row(self.request.id, word)
+    if not self.request.retries:
+        raise Refused("not yet")
+
+
+@app.task
+def echo_for_ever() -> None:
+    """Enqueue oneself."""
+    echo_for_ever.delay()
 
 
 @app.task(bind=True)

@@ -33,6 +33,11 @@ def begin(hostname: str) -> Here:
     return _here
 
 
+def current() -> Here | None:
+    """The incarnation of this process, ``None`` outside a worker."""
+    return _here
+
+
 def here() -> Here:
     """The incarnation of this process. Outside a worker that is a programming error, and raises ``RuntimeError``."""
     if _here is None:

@@ -7,6 +7,7 @@ the errbacks of a job that succeeded; and a link that is sent before the success
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from contextvars import Token
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -68,10 +69,13 @@ class Run:
     stopped: bool = False
     """The process was told to die by its main process before the body was through."""
     seconds: float = 0.0
+    _open_before: frozenset[str] = frozenset()
     _token: Token[Any] | None = None
     _begun: float = 0.0
 
     def __enter__(self) -> Run:
+        # A worker's runs begin outside of transactions. A test's begin in the one that is rolled back at its end: that stays.
+        self._open_before = frozenset(c.alias for c in connections.all(initialized_only=True) if c.in_atomic_block)
         self._token = _module._current.set(self)
         self._begun = time.monotonic()
         return self
@@ -80,10 +84,10 @@ class Run:
         self.seconds = time.monotonic() - self._begun
         if self._token is not None:
             _module._current.reset(self._token)
-        roll_back_what_was_left_open()
+        roll_back_what_was_left_open(self._open_before)
 
 
-def roll_back_what_was_left_open() -> None:
+def roll_back_what_was_left_open(but: Collection[str] = ()) -> None:
     """No transaction of a task body reaches the settle, or the next job.
 
     A task can leave ``set_autocommit(False)``, an ``atomic`` that was entered by hand, a ``BEGIN`` sent as plain SQL (of which Django knows
@@ -91,6 +95,8 @@ def roll_back_what_was_left_open() -> None:
     idea of it starts anew.
     """
     for connection in connections.all(initialized_only=True):
+        if connection.alias in but:
+            continue
         if _left_open(connection):
             connection.in_atomic_block = False
             connection.needs_rollback = False

@@ -1,0 +1,1 @@
+"""Pieces for other tools, each imported by nobody but its tool."""
