@@ -30,6 +30,7 @@ def add(app: Any) -> None:
     @app.task(
         name=PROPAGATE,
         lazy=False,
+        shared=False,
         ignore_result=True,
         policy=Policy(max_retries=10, backoff=Backoff(1, cap=600, jitter=1)),
     )
