@@ -1,6 +1,6 @@
-"""Drains: a worker that is told to takes nothing new, finishes what runs, and ends. ``Control`` rows, one an incarnation.
+"""Drains: a worker that is told to takes nothing new, finishes what runs, and ends. ``Control`` rows, one an incarnation: who, when, why.
 
-The worker reads its row with each beat, so a drain takes effect within a second or so, and so does taking it back while the worker still
+The worker finds a mark in its own row with each beat (a look into another table would cost the database a third of a beat more), so a drain takes effect within a second or so, and so does taking it back while the worker still
 finishes. The row of an incarnation that has ended says nothing to the next one: that has an id of its own.
 """
 
@@ -10,11 +10,12 @@ import uuid
 from collections.abc import Iterable
 from typing import Final
 
+from django.db import transaction
+
 from celeriac import conf, events
 from celeriac.guard import controls
-from celeriac.models import Control
+from celeriac.models import Control, Worker
 
-#: What the worker's beat looks for.
 PREFIX: Final = "drain:worker:"
 
 
@@ -36,6 +37,9 @@ def asked(workers: Iterable[uuid.UUID]) -> dict[uuid.UUID, Control]:
 
 
 def _set(worker: uuid.UUID, drain: bool, actor: str, reason: str) -> Control:
-    row = controls.put(f"{PREFIX}{worker}", drain, actor=actor, reason=reason)
+    using = conf.alias()
+    with transaction.atomic(using=using):
+        row = controls.put(f"{PREFIX}{worker}", drain, actor=actor, reason=reason)
+        Worker.objects.using(using).filter(pk=worker).update(drain=drain)
     events.emit("switch.changed", worker=str(worker), target="off" if drain else "on", reason=reason, actor=actor)
     return row

@@ -50,6 +50,9 @@ class Worker(models.Model):
         db_default=0, help_text=_("Outcomes that came after their job had been taken from it.")
     )
     state = models.CharField(max_length=8, choices=State.choices, default=State.ALIVE)
+    drain = models.BooleanField(
+        db_default=False, help_text=_("It is to take nothing new and to end: read with each beat.")
+    )
     versions = models.JSONField(default=dict)
     lock_key = models.BigIntegerField(help_text=_("Second key of the advisory lock that its witness session holds."))
     witnessed = models.BooleanField(

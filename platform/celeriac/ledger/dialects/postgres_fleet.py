@@ -145,8 +145,7 @@ def beat(now: str) -> str:
 UPDATE celeriac_worker w SET beat_at = {now}, held = %s, slots = %s, free = %s, rss = %s, queues = %s::jsonb, state = %s, lock_key = %s,
     witnessed = %s
 WHERE id = %s AND ended_at IS NULL
-RETURNING EXISTS (SELECT 1 FROM celeriac_control c WHERE c.key = 'drain:worker:' || w.id AND c.value = 'true'::jsonb),
-    pg_backend_pid()"""
+RETURNING drain, pg_backend_pid()"""
 
 
 def end_worker(now: str) -> str:
