@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from celeriac.management.desk import dlq, doctor, health, release, status, switch, trace, workers
+from celeriac.management.desk import adopt, dlq, doctor, health, release, status, switch, trace, workers
 
 COMMANDS = {
     "doctor": doctor,
@@ -18,13 +18,14 @@ COMMANDS = {
     "workers": workers,
     "dlq": dlq,
     "release": release,
+    "adopt": adopt,
 }
 
 
 class Command(BaseCommand):
     """Dispatches to the desk's modules."""
 
-    help = "Look after the ledger: doctor, status, health, trace, switch, workers, dlq, release."
+    help = "Look after the ledger: doctor, status, health, trace, switch, workers, dlq, release, adopt."
     # On call is when a check may fail; and a probe must not load the project's URLs every few seconds.
     requires_system_checks = ()
 

@@ -1,0 +1,78 @@
+"""What ``celeriac adopt`` says of a project."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+
+import celery
+import pytest
+from django.core.management import call_command
+from pytest_django import Settings
+
+from celeriac import Celery, Policy
+from celeriac.bridge.survey import CHANGES, DECIDE, FINE, Remark, look_at
+
+
+class Base(celery.Task):
+    """A project's own."""
+
+
+@pytest.fixture
+def app() -> Iterator[Celery]:
+    with Celery("surveyed", broker="redis://127.0.0.1", set_as_current=False) as app:
+        app.task(name="surveyed.once")(_nothing)
+        app.task(name="surveyed.late", acks_late=True)(_nothing)
+        app.task(name="surveyed.decided", policy=Policy(on_lost="review"))(_nothing)
+        app.task(name="surveyed.based", base=Base, acks_late=True, rate_limit="10/m")(_nothing)
+        app.task(name="surveyed.pickled", acks_late=True, serializer="pickle")(_nothing)
+        yield app
+
+
+def _nothing() -> None:
+    pass
+
+
+def named(remarks: list[Remark], words: str) -> Remark:
+    (found,) = [remark for remark in remarks if words in remark.what]
+    return found
+
+
+def test_tasks_that_were_at_most_once_are_to_be_decided_on(app: Celery, settings: Settings) -> None:
+    settings.CELERIAC = {}
+    remark = named(look_at(app), "at most once")
+    assert (remark.kind, remark.names) == (DECIDE, ("surveyed.once",))
+
+    settings.CELERIAC = {"ON_LOST": "review"}
+    assert not [r for r in look_at(app) if "at most once" in r.what]
+
+
+def test_base_classes_rates_and_serializers_are_seen(app: Celery) -> None:
+    remarks = look_at(app)
+    assert named(remarks, "base class").names == ("surveyed.based",)
+    assert (named(remarks, "rate_limit").kind, named(remarks, "rate_limit").names) == (CHANGES, ("surveyed.based",))
+    assert (named(remarks, "serializer").kind, named(remarks, "serializer").names) == (DECIDE, ("surveyed.pickled",))
+
+
+def test_what_is_to_be_decided_comes_first(app: Celery) -> None:
+    kinds = [remark.kind for remark in look_at(app)]
+    assert kinds == sorted(kinds, key=(DECIDE, CHANGES, FINE).index)
+
+
+def test_a_plain_app_is_told_to_change_its_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CELERY_BROKER_URL", raising=False)
+    with celery.Celery("plain", broker="amqp://127.0.0.1", set_as_current=False) as plain:
+        remarks = look_at(plain)
+    assert named(remarks, "plain celery.Celery").kind == DECIDE
+    assert named(remarks, "broker is amqp").kind == DECIDE
+
+
+def test_the_command_prints_it_for_people_and_for_programs() -> None:
+    out = io.StringIO()
+    call_command("celeriac", "adopt", stdout=out)
+    assert "task(s) are registered" in out.getvalue()
+
+    out = io.StringIO()
+    call_command("celeriac", "adopt", "--json", stdout=out)
+    assert {remark["kind"] for remark in json.loads(out.getvalue())["remarks"]} <= {DECIDE, CHANGES, FINE}
