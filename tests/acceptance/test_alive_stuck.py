@@ -147,3 +147,13 @@ def test_a_deadline_is_extended_by_the_time_that_the_database_was_away(
     assert watch.ended(job).outcome == "SUCCEEDED"
     assert (watch.job(job).attempt, list(watch.moves(job))) == (1, []), watch.story(job)
     assert effects.on_paper(paper)[job.id] == 1
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_slot_that_gets_free_is_taken_at_once_in_every_pool(of_pool: dict[str, Member], pool: str) -> None:
+    """A green worker's poll that began with all slots taken would ask for no message for two seconds: 30 jobs, half a minute."""
+    begun = time.monotonic()
+    jobs = [probe.note.apply_async((f"soon {pool}",), queue=pool) for _ in range(30)]
+    assert watch.all_ended(jobs) == {"SUCCEEDED": 30}
+    print(f"\n{pool}: 30 short jobs in {time.monotonic() - begun:.1f} s")
+    assert time.monotonic() - begun < 15

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -24,6 +25,7 @@ from celeriac.bridge.anew import can_start_anew, start_anew
 from celeriac.bridge.embedded import Embedded
 from celeriac.bridge.hearing import TURN_EVERY, Hearing
 from celeriac.bridge.quarantine import Strange, refuse_garbage, set_aside
+from celeriac.bridge.requests import JobRequest
 from celeriac.bridge.slots import Slots
 from celeriac.bridge.spooled import Replay
 from celeriac.bridge.undertaker import Undertaker
@@ -42,6 +44,8 @@ from celeriac.outcomes import Ref
 logger = get_logger(__name__)
 
 LOOK_FOR_DEAD_CHILDREN: Final = 0.2
+#: Seconds that a loop without events waits for a slot before it looks at what else there is.
+MAY_WAIT: Final = 0.5
 
 
 class Incarnation(bootsteps.StartStopStep):
@@ -60,6 +64,7 @@ class Incarnation(bootsteps.StartStopStep):
         self._beginning_anew = threading.Lock()
         self.stopping = False
         self.draining = False
+        self._capacity = 1
         self.here: Here = fleet_here.begin(worker.hostname)
         self.memory = Memory()
         self.slots = Slots()
@@ -137,6 +142,9 @@ class Incarnation(bootsteps.StartStopStep):
         stop finds it stopped).
         """
         self.hearing.stop()
+        self._no_more()
+        # A child that has settled its last job waits up to half a minute for us to read its result, and we don't read any more.
+        self.watch.let_nobody_linger(_plain_tasks_run)
         worker.pool.stop()
         self._end()
 
@@ -249,8 +257,10 @@ class Incarnation(bootsteps.StartStopStep):
     # ---- how it does ---------------------------------------------------------------------------------------------------
 
     def capacity(self) -> int:
-        """Slots of the pool as it is now."""
-        return int(self._worker.pool.num_processes or 1) if self._worker.pool is not None else 1
+        """Slots of the pool as it is now; of one that has ended, as it was."""
+        with contextlib.suppress(AttributeError):  # prefork's, once its processes are gone
+            self._capacity = int(self._worker.pool.num_processes or 1)
+        return self._capacity
 
     def children(self) -> list[int]:
         """Process ids of the pool."""
@@ -314,6 +324,8 @@ class TakeForFreeSlots(bootsteps.StartStopStep):
         """On each (re)connection: the channel and its QoS are new."""
         state: Incarnation = consumer.celeriac
         consumer.task_consumer.add_queue(state.hearing.queue())
+        if consumer.hub is None:
+            _wait_for_slots(consumer.connection, state)
         if consumer.connection.transport.driver_type != "redis":
             return  # prefetch is the number of slots there
         channel = consumer.task_consumer.channel
@@ -329,6 +341,25 @@ class TakeForFreeSlots(bootsteps.StartStopStep):
             set_aside(strange, state)
 
         refuse_garbage(channel, take)
+
+
+def _wait_for_slots(connection: Any, state: Incarnation) -> None:
+    """Without an event loop a poll that began while all slots were taken asks for no message, and lasts two seconds: wait for a slot instead."""
+    drain = connection.drain_events
+
+    def drain_events(timeout: float | None = None, **options: Any) -> Any:
+        until = time.monotonic() + min(timeout or MAY_WAIT, MAY_WAIT)
+        while not state.may_take:
+            if not state.slots.wait_for_end(max(0.0, until - time.monotonic())):
+                raise TimeoutError
+        return drain(timeout=timeout, **options)
+
+    connection.drain_events = drain_events
+
+
+def _plain_tasks_run() -> bool:
+    """Whether the pool is at something that isn't ours to see the end of."""
+    return any(not isinstance(request, JobRequest) for request in tuple(celery_state.active_requests))
 
 
 def _kill(pid: int) -> None:

@@ -24,7 +24,7 @@ logger = get_logger(__name__)
 
 HEADER: Final = "celeriac-probe"
 PROBE_EVERY: Final = 5.0
-DEAF_AFTER: Final = 12.0
+DEAF_AFTER: Final = 9.0
 LOOK_EVERY: Final = 0.5
 TURN_EVERY: Final = 0.5
 WEDGED_AFTER: Final = 15.0

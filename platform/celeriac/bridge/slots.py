@@ -15,6 +15,7 @@ class Slots:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._ended = threading.Event()
         self.held = 0
 
     def count(self, pool: Any) -> None:
@@ -33,6 +34,12 @@ class Slots:
 
         pool.apply_async = counted
 
+    def wait_for_end(self, seconds: float) -> bool:
+        """Whether a call has ended since this was asked last, or ends within *seconds*."""
+        ended = self._ended.wait(seconds)
+        self._ended.clear()
+        return ended
+
     def _enter(self) -> Callable[[], None]:
         """One more call. Returns what ends it, once."""
         with self._lock:
@@ -45,6 +52,7 @@ class Slots:
                 if not over:
                     over = True
                     self.held -= 1
+                    self._ended.set()
 
         return leave
 

@@ -29,6 +29,7 @@ logger = get_logger(__name__)
 LOOK_EVERY: Final = 0.05
 SAMPLE_EVERY: Final = 0.5
 CLAIMS_EVERY: Final = 2.0
+LINGER: Final = 1.0
 
 
 class Watch:
@@ -56,6 +57,8 @@ class Watch:
         self._sampled = 0.0
         self._claims_seen = 0.0
         self._stuck: set[tuple[int, int]] = set()
+        self._unless: Callable[[], bool] | None = None
+        self._idle_since: float | None = None
 
     def start(self) -> None:
         """Begin to look."""
@@ -70,6 +73,11 @@ class Watch:
         ends = time.monotonic() + seconds
         if self._grace_ends is None or ends < self._grace_ends:
             self._grace_ends = ends
+
+    def let_nobody_linger(self, unless: Callable[[], bool]) -> None:
+        """The pool is being waited for: children that have been at nothing for a second are killed, *unless* something else says that they work."""
+        self._unless = unless
+        self._idle_since = None
 
     def kill(self, entry: Entry) -> None:
         """Kill the child of *entry*, unless it is at something else by now."""
@@ -93,7 +101,19 @@ class Watch:
                 self._ask_for_claims(
                     [e for e in entries if now - e.begun > CLAIMS_EVERY and e.pid != self._here.main_pid]
                 )
+            if self._unless is not None:
+                self._end_lingering(entries, self._unless, now)
             self._each(now)
+
+    def _end_lingering(self, entries: Collection[Entry], unless: Callable[[], bool], now: float) -> None:
+        if entries or unless():
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = now
+        elif now - self._idle_since >= LINGER:
+            for pid in self._children():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def _look_at(self, entry: Entry, now: float) -> None:
         over = entry.overrun(now)

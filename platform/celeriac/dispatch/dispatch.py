@@ -143,14 +143,15 @@ class Dispatcher:
         The window holds at least one message, so that a slot that frees up finds its next job at once: chosen before the more
         urgent one came. Its fence is raised; the message stays in the broker and can't claim. Returns the demands as they are then.
         """
-        queues = overtaken(demands, switches.queues, reserved)
-        if not queues:
-            return demands
-        found = queries.last_in_line(queues)
         why = Why(f"scheduler, term {term}", "a job of a higher priority goes first")
-        moved = {move.ref for move in transitions.shift("withdrawn", [f.ref for f in found], why)}
-        freed = {f.queue for f in found if f.ref in moved}
-        return [replace(d, dispatched=d.dispatched - 1) if d.queue in freed else d for d in demands]
+        while queues := overtaken(demands, switches.queues, reserved):
+            found = queries.last_in_line(queues)
+            moved = {move.ref for move in transitions.shift("withdrawn", [f.ref for f in found], why)}
+            freed = {f.queue for f in found if f.ref in moved}
+            demands = [replace(d, dispatched=d.dispatched - 1) if d.queue in freed else d for d in demands]
+            if not freed or not reserved:
+                break
+        return demands
 
     def _publish(self, jobs: Sequence[Staged], term: int) -> int:
         for position, job in enumerate(jobs):

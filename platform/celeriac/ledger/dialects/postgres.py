@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from celeriac.ledger.dialects.postgres_fleet import LIVES
+
 
 def _bounded(seconds: str) -> str:
     """*seconds*, at most what an interval holds; NULL stays NULL (LEAST alone would pass it over), NaN is the bound."""
@@ -97,7 +99,7 @@ def claim(now: str) -> str:
 WITH asked AS (
     SELECT * FROM unnest(%(jobs)s::bigint[], %(fences)s::bigint[], %(limits)s::float8[]) AS a(job_id, fence, time_limit)
 ), me AS (
-    SELECT id FROM celeriac_worker WHERE id = %(worker)s::uuid AND ended_at IS NULL
+    SELECT id FROM celeriac_worker WHERE id = %(worker)s::uuid AND {LIVES.format(w="")}
 ), taken AS (
     UPDATE celeriac_live l
     SET status = 'RUNNING', fence = l.fence + 1, attempt = l.attempt + 1, worker = me.id, child_pid = %(pid)s::int,

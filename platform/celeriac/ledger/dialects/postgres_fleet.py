@@ -56,6 +56,10 @@ TAKE_WITNESS_LOCK: Final = f"SELECT pg_try_advisory_lock({WITNESS}, %s), pg_back
 
 FREE_TERM_LOCK: Final = f"SELECT pg_advisory_unlock({SCHEDULER}, %s)"
 
+#: Whether worker ``id`` lives, in words that the planner doesn't match with the index of the living: in a table of a hundred rows it would walk
+#: over all of them for the one whose key is given.
+LIVES: Final = "COALESCE({w}ended_at, 'infinity') = 'infinity'"
+
 #: Still ours?
 _LEADS: Final = "EXISTS (SELECT 1 FROM celeriac_lease WHERE name = 'scheduler' AND term = %s)"
 
@@ -144,14 +148,14 @@ def beat(now: str) -> str:
     return f"""
 UPDATE celeriac_worker w SET beat_at = {now}, held = %s, slots = %s, free = %s, rss = %s, queues = %s::jsonb, state = %s, lock_key = %s,
     witnessed = %s
-WHERE id = %s AND ended_at IS NULL
+WHERE id = %s AND {LIVES.format(w="w.")}
 RETURNING drain, pg_backend_pid()"""
 
 
 def end_worker(now: str) -> str:
     """(state, verdict, id): good-bye."""
     return f"""
-UPDATE celeriac_worker SET state = %s, verdict = %s, held = 0, free = 0, ended_at = {now} WHERE id = %s AND ended_at IS NULL RETURNING id"""
+UPDATE celeriac_worker SET state = %s, verdict = %s, held = 0, free = 0, ended_at = {now} WHERE id = %s AND {LIVES.format(w="")} RETURNING id"""
 
 
 def readings(now: str) -> str:
