@@ -40,7 +40,7 @@ from celeriac.ledger.rows import Why
 from celeriac.models import DeadLetter, History, Job, Live, Worker
 from celeriac.models.live import RESCUED_PRIORITY
 from celeriac.outcomes import Ref
-from celeriac.states import ENDED, WAITING, ParkedReason, Status, arrow
+from celeriac.states import BY_NAME, ENDED, WAITING, ParkedReason, Status, arrow
 from celeriac.triage import letters as triage
 from celeriac.triage.letters import Decider
 from celeriac.upkeep import doctor
@@ -378,10 +378,14 @@ class Ledger(RuleBasedStateMachine):
         expected = []
         for (run, name), spoken in zip(mine, said, strict=True):
             job = self.world.jobs[run.ref.job]
-            if (job.status, job.fence, job.worker) != (Status.RUNNING, run.ref.fence, worker):
+            running = (job.status, job.fence, job.worker) == (Status.RUNNING, run.ref.fence, worker)
+            # Held for review, and nobody has touched it since: the run was alive after all.
+            held = (job.status, job.reason, job.fence) == (Status.PARKED, ParkedReason.REVIEW, run.ref.fence)
+            late = held and f"late_{name}" in BY_NAME
+            if not (running or late):
                 continue
             expected.append(run.ref)
-            job.move(name, due=not (later and name in ("retried", "handed_back")))
+            job.move(f"late_{name}" if late else name, due=not (later and name in ("retried", "handed_back")))
             job.retry_count = job.retry_count if spoken.retry_count is None else spoken.retry_count
             job.lost_count += spoken.lost_by
             job.reason = ParkedReason.REVIEW if name == "held" else None
