@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Collection
+from pathlib import Path
 from typing import Final
 
 from celery.utils.log import get_logger
@@ -29,8 +30,8 @@ def can_start_anew() -> bool:
 
 
 def start_anew(children: Collection[int]) -> None:
-    """Kill *children*, and execute this process's own command line again. Doesn't return."""
-    for pid in children:
+    """Kill *children* and whoever else is our child (an embedded beat), and execute this process's own command line again. Doesn't return."""
+    for pid in {*children, *_children()}:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     _reap(time.monotonic() + REAP_FOR)
@@ -38,6 +39,15 @@ def start_anew(children: Collection[int]) -> None:
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os.execv(sys.executable, [sys.executable, *_without_folder(sys.orig_argv[1:])])  # noqa: S606
+
+
+def _children() -> list[int]:
+    """All our children that Linux knows of; elsewhere none."""
+    found = []
+    for listed in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += [int(pid) for pid in listed.read_text().split()]
+    return found
 
 
 def _reap(until: float) -> None:

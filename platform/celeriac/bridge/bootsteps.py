@@ -65,6 +65,7 @@ class Incarnation(bootsteps.StartStopStep):
         self.stopping = False
         self.draining = False
         self._capacity = 1
+        self._progress: tuple[int, frozenset[tuple[int, int]]] = (0, frozenset())
         self.here: Here = fleet_here.begin(worker.hostname)
         self.memory = Memory()
         self.slots = Slots()
@@ -78,6 +79,7 @@ class Incarnation(bootsteps.StartStopStep):
             self.here.id,
             may_take=lambda: self.may_take,
             busy_loop=lambda: self._pool_name() == "solo" and self.slots.held > 0,
+            runs=lambda: bool(self.here.page.entries()),
             waits_for_children=self._waits_for_children,
             start_anew=self.start_anew,
             changed=lambda: self.heartbeat.hurry(),
@@ -277,8 +279,16 @@ class Incarnation(bootsteps.StartStopStep):
         return type(self._worker.pool).__module__.rsplit(".", 1)[-1]
 
     def _waits_for_children(self) -> bool:
-        """A message was taken and nobody has begun with it, although the pool has a place for it and the database answers."""
-        begun = len(self.here.page.entries())
+        """A message was taken and nobody has begun with anything since, although the pool has a place for it and the database answers.
+
+        Children that are always young are no sign: what counts is that calls begin or end.
+        """
+        entries = self.here.page.entries()
+        progress = (self.slots.ended, frozenset((entry.job, entry.fence) for entry in entries))
+        if progress != self._progress:
+            self._progress = progress
+            return False
+        begun = len(entries)
         return begun < min(self.slots.held, self.capacity()) and not self.heartbeat.database_away
 
     def _vitals(self) -> Vitals:

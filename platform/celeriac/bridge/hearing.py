@@ -35,7 +35,7 @@ RESTED: Final = 2.0
 class Hearing:
     """Watches over one worker's ears, its main loop and its pool. *may_take* says whether it would take a message now.
 
-    *busy_loop*: whether a running job keeps the main loop from turning (the solo pool). *waits_for_children*: whether a message that was taken
+    *runs*: whether any job runs here. *busy_loop*: whether a running job keeps the main loop from turning (the solo pool). *waits_for_children*: whether a message that was taken
     waits although the pool has a free place. *start_anew* is the last resort.
     """
 
@@ -46,6 +46,7 @@ class Hearing:
         *,
         may_take: Callable[[], bool],
         busy_loop: Callable[[], bool],
+        runs: Callable[[], bool],
         waits_for_children: Callable[[], bool],
         start_anew: Callable[[str], None],
         changed: Callable[[], None],
@@ -54,6 +55,8 @@ class Hearing:
         self._worker = worker
         self._may_take = may_take
         self._busy_loop = busy_loop
+        self._runs = runs
+        self._reachable = False
         self._waits_for_children = waits_for_children
         self._waited_since: float | None = None
         self._start_anew = start_anew
@@ -157,7 +160,8 @@ class Hearing:
                     "worker_proc_alive_timeout?)"
                 )
                 events.emit("worker.wedged", worker=str(self._worker), reason=why)
-        if still >= 2 * WEDGED_AFTER:
+        # What runs settles without the main loop: it is never interrupted for our ears' sake.
+        if still >= 2 * WEDGED_AFTER and not self._runs():
             self._start_anew(f"its main loop has not made a turn for {still:.0f} s")
             return
         if consumer is None or not self._may_take():
@@ -173,11 +177,13 @@ class Hearing:
             self.deaf = True
             self._changed()
             events.emit("worker.deaf", worker=str(self._worker), reason=f"no echo of its own probe for {silent:.0f} s")
+        if not self._reachable:
+            return  # our own connection gets no answer either: it is the broker, and a new life would hear as little
         if not self._tried:
             self._tried = True
             self._silent_since = now
             _reconnect(consumer)
-        else:
+        elif not self._runs():
             self._start_anew(f"connected, but it consumes nothing, and a new connection did not help ({silent:.0f} s)")
 
     def _probe(self, now: float) -> bool:
@@ -201,6 +207,7 @@ class Hearing:
         except Exception as exc:  # any broker error: it is away for us too, which the consumer may not have noticed
             logger.debug("The broker doesn't take a probe: %r", exc)
             self._drop()
+            self._reachable = False
             if self._silent_since is None:
                 self._silent_since = now
             elif now - self._silent_since >= DEAF_AFTER and not self.deaf:
@@ -208,8 +215,9 @@ class Hearing:
                 self._changed()
                 events.emit("worker.deaf", worker=str(self._worker), reason=f"the broker is out of reach: {exc}")
             return False
-        if self._silent_since is None:
-            self._silent_since = now
+        if self._silent_since is None or not self._reachable:
+            self._silent_since = now  # from here on: before, there was nobody to hear
+        self._reachable = True
         return True
 
     def _drop(self) -> None:

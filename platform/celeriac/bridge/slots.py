@@ -17,6 +17,7 @@ class Slots:
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self.held = 0
+        self.ended = 0
 
     def count(self, pool: Any) -> None:
         """Count the calls of *pool* from now on."""
@@ -52,6 +53,7 @@ class Slots:
                 if not over:
                     over = True
                     self.held -= 1
+                    self.ended += 1
                     self._ended.set()
 
         return leave
