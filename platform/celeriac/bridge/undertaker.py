@@ -32,8 +32,7 @@ from celeriac.ledger.transitions import RESCUED
 from celeriac.models import Job, Live
 from celeriac.outcomes import Outcome, Ref
 from celeriac.settle.decide import Decision, on_failure, on_lost
-from celeriac.settle.failure import describe
-from celeriac.settle.settle import redactor, told
+from celeriac.settle.settle import redactor, spoken_for, told
 from celeriac.states import ParkedReason, Status
 
 logger = logging.getLogger("celeriac")
@@ -144,7 +143,7 @@ class Undertaker:
             assert killed is not None
             error: Exception = HardTimeLimit(f"ran longer than its hard limit of {killed.limit:g} s and was killed")
             decision = on_failure(death.task.policy, error, live.retry_count, rng)
-            charged, evidence = 0, str(error)
+            charged = 0
             self._say_timed_out(live, killed)
         elif killed is not None or self.stopping_worker or isinstance(death.exc, Terminated):
             why = Why("worker", "its process was stopped by us", self._worker)
@@ -156,7 +155,7 @@ class Undertaker:
             error = WorkerLost(evidence)
             decision = on_lost(on_lost_of(death.task), live.lost_count + 1, conf.get("MAX_LOST"), evidence)
             charged = 1
-        outcome = self._outcome(claimed, live, decision, error, charged, evidence)
+        outcome = self._outcome(claimed, decision, error, charged)
         guard_pid = death.pid or live.child_pid
         settled = transitions.settle([outcome], self._worker, redactor(), only_child=guard_pid, elsewhere=True)
         if settled:
@@ -175,7 +174,7 @@ class Undertaker:
         task = self._app.tasks.get(live.task_type)
         decision = on_failure(getattr(task, "policy", None), error, live.retry_count, rng)
         self._say_timed_out(live, entry)
-        outcome = self._outcome(Ref(entry.job, entry.fence), live, decision, error, 0, str(error))
+        outcome = self._outcome(Ref(entry.job, entry.fence), decision, error, 0)
         told([outcome], transitions.settle([outcome], self._worker, redactor(), elsewhere=True), self._worker)
 
     def _say_timed_out(self, live: Live, entry: Entry) -> None:
@@ -187,26 +186,9 @@ class Undertaker:
             worker=str(self._worker),
         )
 
-    def _outcome(
-        self, ref: Ref, live: Live, decision: Decision, error: Exception, charged: int, evidence: str
-    ) -> Outcome:
+    def _outcome(self, ref: Ref, decision: Decision, error: Exception, charged: int) -> Outcome:
         job = Job.objects.using(conf.alias()).get(seq=ref.job)
-        return Outcome(
-            ref=ref,
-            task_id=job.public_id,
-            trace_id=str(job.trace),
-            task_type=job.task_type,
-            queue=job.queue,
-            status=decision.status,
-            arrow=decision.arrow,
-            failure=describe(error, ""),
-            delay=decision.delay,
-            retry_count=decision.retry_count,
-            parked_reason=decision.parked.value if decision.parked else None,
-            reason=decision.reason or evidence,
-            lost_by=charged,
-            args_repr=args_repr(job.payload),
-        )
+        return spoken_for(job, ref, decision, error, args_repr=args_repr(job.payload), charged=charged)
 
 
 def args_repr(payload: str) -> str:

@@ -29,8 +29,7 @@ from celeriac.ledger.transitions import RESCUED
 from celeriac.models import Job
 from celeriac.outcomes import Outcome, Ref
 from celeriac.settle.decide import Decision, on_lost
-from celeriac.settle.failure import describe
-from celeriac.settle.settle import redactor, told
+from celeriac.settle.settle import redactor, spoken_for, told
 from celeriac.states import ParkedReason, Status
 
 LOOK_EVERY = 0.5
@@ -236,23 +235,8 @@ class Rescue:
         job = Job.objects.using(conf.alias()).filter(seq=ref.job).first()
         if job is None:
             return None  # its row was deleted by hand; doctor finds what is left
-        return Outcome(
-            ref=ref,
-            task_id=job.public_id,
-            trace_id=str(job.trace),
-            task_type=job.task_type,
-            queue=job.queue,
-            status=decision.status,
-            arrow=decision.arrow,
-            failure=describe(error, ""),
-            delay=decision.delay,
-            retry_count=decision.retry_count,
-            parked_reason=decision.parked.value if decision.parked else None,
-            reason=decision.reason or str(error),
-            lost_by=charged,
-            suspicion=suspicion,
-            args_repr=self._tasks.args_repr(job.payload),
-        )
+        args_repr = self._tasks.args_repr(job.payload)
+        return spoken_for(job, ref, decision, error, args_repr=args_repr, charged=charged, suspicion=suspicion)
 
     def _settle(self, outcome: Outcome | None, worker: uuid.UUID) -> int:
         if outcome is None:

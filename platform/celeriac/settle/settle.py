@@ -12,7 +12,10 @@ from celeriac import conf, events, redaction
 from celeriac.ledger import queries, transitions
 from celeriac.ledger.rows import Why
 from celeriac.ledger.session import connection
+from celeriac.models import Job
 from celeriac.outcomes import Outcome, Ref
+from celeriac.settle.decide import Decision
+from celeriac.settle.failure import describe
 from celeriac.settle.spool import Spool
 from celeriac.settle.wire import to_entry
 from celeriac.states import Status
@@ -80,6 +83,36 @@ def _spool(outcomes: Sequence[Outcome], worker: uuid.UUID, spool: Spool, exc: Ex
             target=outcome.status.value,
             reason=str(exc),
         )
+
+
+def spoken_for(
+    job: Job,
+    ref: Ref,
+    decision: Decision,
+    error: Exception,
+    *,
+    args_repr: str,
+    charged: int = 0,
+    suspicion: int | None = None,
+) -> Outcome:
+    """The outcome of a run that can't speak for itself: its process is dead, or doesn't end. *charged*: 1 when the death is held against the job."""
+    return Outcome(
+        ref=ref,
+        task_id=job.public_id,
+        trace_id=str(job.trace),
+        task_type=job.task_type,
+        queue=job.queue,
+        status=decision.status,
+        arrow=decision.arrow,
+        failure=describe(error, ""),
+        delay=decision.delay,
+        retry_count=decision.retry_count,
+        parked_reason=decision.parked.value if decision.parked else None,
+        reason=decision.reason or str(error),
+        lost_by=charged,
+        suspicion=suspicion,
+        args_repr=args_repr,
+    )
 
 
 def told(outcomes: Sequence[Outcome], settled: Sequence[Ref], worker: uuid.UUID) -> list[Ref]:
