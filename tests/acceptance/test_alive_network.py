@@ -157,6 +157,40 @@ def test_a_worker_that_is_connected_and_consumes_nothing_notices_and_connects_an
     assert watch.all_ended([running, *waiting]) == {"SUCCEEDED": 6}
 
 
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_worker_whose_broker_never_answers_from_the_start_can_be_stopped_and_works_once_it_answers(
+    fleet: Fleet, product: Product, pool: str
+) -> None:
+    broker = urlsplit(product.services.redis_url)
+    assert broker.hostname is not None
+    assert broker.port is not None
+    with proxy((broker.hostname, broker.port)) as line:
+        line.stall()
+        through = product.services.redis_url.replace(f"{broker.hostname}:{broker.port}", line.address)
+        env = {"CELERY_BROKER_URL": through, "REDIS_URL": through}
+        patient, doomed = (
+            fleet.worker(f"mute-{pool}", 2, pool=pool, extra=QUICKLY, env=env, wait=False) for _ in range(2)
+        )
+        for member in (patient, doomed):
+            wait_until(
+                lambda m=member: "Cannot connect" in m.text(),
+                what="it has given a first connection up",
+                dump=member.tail,
+            )
+        asked = time.monotonic()
+        assert doomed.stop(30) == 0, doomed.tail()
+        print(
+            f"\n{pool}, a broker that never answers: told to stop, it had ended after {time.monotonic() - asked:.1f} s"
+        )
+        job = probe.note.apply_async(("mute",), queue=f"mute-{pool}")
+        line.mend()
+        mended = time.monotonic()
+        assert watch.ended(job, dump=patient.tail).outcome == "SUCCEEDED"
+        print(f"its job had run {time.monotonic() - mended:.1f} s after the broker answered")
+        wait_until(lambda: _state(patient) == "alive", what="it says that it is well", dump=patient.tail)
+        assert patient.stop() == 0
+
+
 @pytest.mark.slow
 def test_a_broker_that_takes_a_long_job_for_lost_has_it_run_only_once(fleet: Fleet, gate: str) -> None:
     env = {"PROBE_VISIBILITY": "1"}

@@ -16,6 +16,10 @@ from celeriac.enqueue.bell import Bell
 
 _ROUTING: Final = ("queue", "exchange", "exchange_type", "routing_key", "delivery_mode", "priority")
 
+#: Seconds that a connection to Redis waits for an answer. redis-py waits for ever: a worker whose broker accepts and never answers would not
+#: even hear that it is told to stop. Nothing that waits for messages blocks so long: those waits ask the socket first.
+_REDIS_ANSWERS_WITHIN: Final = 5.0
+
 
 class _NullConnection:
     """What ``send_task`` wants of a producer's connection."""
@@ -86,6 +90,13 @@ class Celery(celery.Celery):
 
         object.__setattr__(self._conf, "__class__", QuickSettings)  # its own __setattr__ would set a key
         return loaded
+
+    def _connection(self, url: Any, *args: Any, **options: Any) -> Any:
+        connection = super()._connection(url, *args, **options)
+        if connection.get_transport_cls().driver_type == "redis":
+            for option in ("socket_timeout", "socket_connect_timeout"):
+                connection.transport_options.setdefault(option, _REDIS_ANSWERS_WITHIN)
+        return connection
 
     # ---- enqueueing ----------------------------------------------------------------------------------------------------
 
