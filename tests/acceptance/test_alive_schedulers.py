@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
+from django.utils import timezone
 
 from celeriac.models import Live, Worker
 from celeriac.states import Status
@@ -192,6 +193,19 @@ def test_a_killed_embedded_scheduler_is_replaced_and_its_worker_works_on(trees: 
     assert all(member.running for member in trees)
 
 
+def test_a_stopped_embedded_scheduler_is_killed_and_its_seat_filled_again(trees: list[Member]) -> None:
+    ready = _wait_for_two_of(trees)
+    (stopped,) = [each for each in ready if each.pid != leader.pid()]
+    stopped.suspend()
+    begun = time.monotonic()
+    watch.ended(probe.note.apply_async(("a standby is stopped",), queue="embedded"))
+    wait_until(lambda: not stopped.is_running() or stopped.status() == psutil.STATUS_ZOMBIE, what="it is killed")
+    now = _wait_for_two_of(trees)
+    print(f"\nembedded standby stopped: two stood ready again after {time.monotonic() - begun:.1f} s")
+    assert stopped.pid not in {each.pid for each in now}
+    assert all(member.running for member in trees)
+
+
 def test_a_killed_tree_that_has_the_leader_aboard_costs_as_little_as_another(
     fleet: Fleet, trees: list[Member], gate: str
 ) -> None:
@@ -234,3 +248,25 @@ def test_an_embedded_scheduler_dies_with_its_worker_and_leaves_with_it(trees: li
     wait_until(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE, what="it dies with its worker")
     assert told.stop() == 0
     assert not second.is_running() or second.status() == psutil.STATUS_ZOMBIE
+
+
+def test_what_was_started_with_a_relative_folder_brings_a_scheduler_and_starts_anew(
+    fleet: Fleet, trees: list[Member]
+) -> None:
+    for member in trees:
+        member.stop()
+    member = fleet.celery(
+        "workdir",
+        ["--workdir", "tests", "worker", "-Q", "workdir", "-c", "1", "-n", "workdir@%h", *QUICKLY],
+        env=EMBEDDED,
+    )
+    fleet.wait_for_worker(member)
+    wait_until(lambda: _scheduler_of(member) is not None and _seated(), what="it has a scheduler", dump=member.tail)
+
+    given_up = watch.incarnations(member.pid)[0]
+    Worker.objects.filter(pk=given_up.pk).update(state=Worker.State.GONE, ended_at=timezone.now(), verdict="by a test")
+    fleet.wait_for_worker(member)
+    job = probe.note.apply_async(("workdir",), queue="workdir")
+    assert watch.ended(job, dump=member.tail).outcome == "SUCCEEDED"
+    assert len(watch.incarnations(member.pid)) == 2
+    assert member.stop() == 0

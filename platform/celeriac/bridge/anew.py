@@ -19,9 +19,12 @@ from typing import Final
 
 from celery.utils.log import get_logger
 
+from celeriac.bridge import command
+
 logger = get_logger(__name__)
 
-REAP_FOR: Final = 2.0
+#: Seconds. A child that the kernel holds for longer (in a disk's driver) is dead to us, and stays a line in the process table.
+REAP_FOR: Final = 5.0
 
 
 def can_start_anew() -> bool:
@@ -31,14 +34,30 @@ def can_start_anew() -> bool:
 
 def start_anew(children: Collection[int]) -> None:
     """Kill *children* and whoever else is our child (an embedded beat), and execute this process's own command line again. Doesn't return."""
-    for pid in {*children, *_children()}:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    _reap(time.monotonic() + REAP_FOR)
+    _end(children)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
-    os.execv(sys.executable, [sys.executable, *_without_folder(sys.orig_argv[1:])])  # noqa: S606
+    os.execve(sys.executable, command.again(sys.orig_argv), command.environment())  # noqa: S606
+
+
+def _end(children: Collection[int]) -> None:
+    """The new image knows nothing of our children: none is left to it, neither alive nor dead and waiting.
+
+    Looked for again and again: the main loop goes on while we are at it, and fills the places in its pool.
+    """
+    until = time.monotonic() + REAP_FOR
+    while time.monotonic() < until:
+        for pid in {*children, *_children()}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        children = ()  # reaped, their numbers may become somebody else's
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.01)
 
 
 def _children() -> list[int]:
@@ -48,29 +67,3 @@ def _children() -> list[int]:
         with contextlib.suppress(OSError):
             found += [int(pid) for pid in listed.read_text().split()]
     return found
-
-
-def _reap(until: float) -> None:
-    """The new image knows nothing of our children: those that are dead are waited for here."""
-    while time.monotonic() < until:
-        try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if not pid:
-            time.sleep(0.01)
-
-
-def _without_folder(arguments: list[str]) -> list[str]:
-    """We are in ``--workdir`` already; a relative one would be looked for inside of itself."""
-    kept: list[str] = []
-    skip = False
-    for argument in arguments:
-        if skip or argument.startswith("--workdir="):
-            skip = False
-            continue
-        if argument == "--workdir":
-            skip = True
-            continue
-        kept.append(argument)
-    return kept

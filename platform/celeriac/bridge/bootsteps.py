@@ -37,7 +37,9 @@ from celeriac.fleet.memory import Memory
 from celeriac.fleet.page import Entry
 from celeriac.fleet.sessions import let_go
 from celeriac.ledger import queries, transitions
+from celeriac.ledger.dialects.postgres_fleet import PATIENT
 from celeriac.ledger.rows import Why
+from celeriac.ledger.session import notice_silence
 from celeriac.ledger.transitions import RESCUED
 from celeriac.outcomes import Ref
 
@@ -66,6 +68,7 @@ class Incarnation(bootsteps.StartStopStep):
         self.draining = False
         self._capacity = 1
         self._progress: tuple[int, frozenset[tuple[int, int]]] = (0, frozenset())
+        notice_silence(PATIENT)
         self.here: Here = fleet_here.begin(worker.hostname)
         self.memory = Memory()
         self.slots = Slots()
@@ -85,9 +88,8 @@ class Incarnation(bootsteps.StartStopStep):
             changed=lambda: self.heartbeat.hurry(),
         )
         self.heartbeat: Heartbeat
-        holder = f"{socket.gethostname()}:{os.getpid()}"
         wanted = conf.get("EMBED_SCHEDULER") and not without_scheduler
-        self.embedded = Embedded(holder, os.getpid(), self.undertaker.write) if wanted else None
+        self.embedded = Embedded(socket.gethostname(), os.getpid(), self.undertaker.write) if wanted else None
         self._joiner: Any = None
         self._turner: Any = None
         worker.celeriac = self

@@ -36,7 +36,8 @@ from celeriac.fleet.seats import Seat
 from celeriac.guard import controls, limits
 from celeriac.guard import switches as guard_switches
 from celeriac.ledger import queries
-from celeriac.ledger.session import do_not_wait, keep_alive
+from celeriac.ledger.dialects.postgres_fleet import IMPATIENT
+from celeriac.ledger.session import do_not_wait, keep_alive, notice_silence
 from celeriac.settle.decide import Decision, on_failure
 
 logger = logging.getLogger("celeriac")
@@ -229,6 +230,7 @@ class Ear:
 def run_until_signalled(app: Any, booked: int | None = None) -> None:
     """The scheduler as a process: SIGTERM and SIGINT step down and end it."""
     stop = threading.Event()
+    notice_silence(IMPATIENT)
 
     def end(signum: int, frame: FrameType | None) -> None:
         stop.set()

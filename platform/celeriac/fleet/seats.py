@@ -33,6 +33,17 @@ def book(holder: str) -> int | None:
     return seat if fetch(sql.book_seat(now), [f"{SEAT}{seat}", holder, BOOKED_FOR]) else None
 
 
+def give_back(holder: str) -> None:
+    """Whoever *holder* booked a seat for will not come."""
+    fetch(sql.give_booking_back(clock.now_sql()), [holder])
+
+
+def silence(holder: str) -> float | None:
+    """Seconds since the scheduler that calls itself *holder* has kept its seat; ``None``: it has none."""
+    rows = fetch(sql.seat_silence(clock.now_sql()), [holder])
+    return float(rows[0][0]) if rows else None
+
+
 class Seat:
     """The place of one scheduler process, on its *session*. A session that is made anew has to sit down again."""
 

@@ -20,6 +20,8 @@ from celeriac.ledger.dialects.postgres_fleet import DO_NOT_WAIT, IMPATIENT, KEEP
 
 #: Never reached: only statements that ask for it are prepared, a project's own queries stay as they are.
 _ONLY_ON_REQUEST: Final = 1 << 30
+#: The project's own ``OPTIONS`` of each database whose options were added to.
+_ASKED_FOR: Final[dict[str, Mapping[str, Any]]] = {}
 
 
 def connection() -> BaseDatabaseWrapper:
@@ -62,13 +64,25 @@ def atomic() -> Iterator[None]:
         yield
 
 
+def notice_silence(options: Mapping[str, int]) -> None:
+    """Have the connections that this process and its children make to the ledger from now on notice that the server is out of reach.
+
+    *options*: libpq's, in its units; what the project's own ``OPTIONS`` say wins. A statement may take as long as it likes: it is the other
+    side's kernel that has to answer.
+    """
+    settings = connections.settings[conf.alias()]
+    if connection().vendor == "postgresql":
+        asked_for = _ASKED_FOR.setdefault(conf.alias(), settings.get("OPTIONS", {}))
+        settings["OPTIONS"] = {**options, **asked_for}
+
+
 def own_session(alias: str) -> BaseDatabaseWrapper:
     """A connection to *alias* of one's own, outside Django's per-thread registry: nothing that a task does can close it.
 
     It notices within seconds that the server is out of reach; the system's own patience is a quarter of an hour.
     """
     session: BaseDatabaseWrapper = connections[alias].copy()
-    options = {**IMPATIENT, **session.settings_dict.get("OPTIONS", {})}
+    options = {**IMPATIENT, **_ASKED_FOR.get(alias, session.settings_dict.get("OPTIONS", {}))}
     options.pop("pool", None)  # what holds a lock for as long as it lives is nobody else's next connection
     session.settings_dict["OPTIONS"] = options
     session.inc_thread_sharing()

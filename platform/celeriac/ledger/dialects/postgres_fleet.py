@@ -46,6 +46,14 @@ IMPATIENT: Final = {
     "tcp_user_timeout": 5000,
 }
 
+#: For a worker's children: what a run doesn't notice for a quarter of a minute costs its own slot only, and a task's session may be anywhere.
+PATIENT: Final = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15000,
+}
+
 #: No statement of the scheduler waits for a row lock; this bounds what SKIP LOCKED doesn't reach.
 DO_NOT_WAIT: Final = "SET lock_timeout = '500ms'"
 
@@ -117,6 +125,18 @@ def book_seat(now: str) -> str:
 INSERT INTO celeriac_lease AS l (name, term, holder, renewed_at) VALUES (%s, 1, %s, {now} + make_interval(secs => %s))
 ON CONFLICT (name) DO UPDATE SET term = l.term + 1, holder = EXCLUDED.holder, renewed_at = EXCLUDED.renewed_at
 WHERE {_seat_is_free(now)} RETURNING term"""
+
+
+def give_booking_back(now: str) -> str:
+    """(holder): the seats that it booked are free, unless somebody has sat down: that scheduler is their holder then."""
+    return f"""
+UPDATE celeriac_lease SET renewed_at = {now} - interval '2 seconds' WHERE name LIKE 'seat-%%' AND holder = %s AND renewed_at > {now} RETURNING name"""
+
+
+def seat_silence(now: str) -> str:
+    """(holder): seconds since it kept its seat."""
+    return f"""
+SELECT extract(epoch FROM {now} - l.renewed_at)::float8 FROM celeriac_lease l WHERE l.name LIKE 'seat-%%' AND l.holder = %s"""
 
 
 #: (seat): whether we sit in it now.
