@@ -33,6 +33,7 @@ from celeriac.dispatch.dispatch import BrokerAway, Dispatcher
 from celeriac.fleet.leadership import Leadership
 from celeriac.fleet.rescue import Rescue
 from celeriac.fleet.seats import Seat
+from celeriac.fleet.server_clock import ServerClock
 from celeriac.guard import controls, limits
 from celeriac.guard import switches as guard_switches
 from celeriac.ledger import queries
@@ -58,12 +59,13 @@ class Scheduler:
         self._stop = stop or threading.Event()
         self._session = connections[conf.alias()]
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
-        self._leadership = Leadership(self._session, self._holder)
+        self._server = ServerClock()
+        self._leadership = Leadership(self._session, self._holder, self._server)
         self._seat = Seat(self._session, self._holder, booked)
         self._sat = float("-inf")
         self._publisher = KombuPublisher(app)
         self._dispatcher = Dispatcher(self._publisher, queries.held_by_workers)
-        self._rescue = Rescue(self._session, TaskTypes(app), self._forget)
+        self._rescue = Rescue(self._session, TaskTypes(app), self._forget, self._server)
         self._ear = Ear(app)
         self._swept = 0.0
         self._switches = guard_switches.Switches()
@@ -129,9 +131,9 @@ class Scheduler:
             self._connection = self._session.connection
             keep_alive(self._session)
             do_not_wait(self._session)
-            self._leadership = Leadership(self._session, self._holder)
+            self._leadership = Leadership(self._session, self._holder, self._server)
             self._seat.session_is_new()
-            self._rescue.session_is_new()
+            self._rescue.evidence_is_young()
 
     def _step_down(self) -> None:
         try:

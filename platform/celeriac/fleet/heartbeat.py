@@ -19,11 +19,12 @@ from typing import Any, Final
 
 from django.db import DatabaseError, InterfaceError
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.errors import LockNotAvailable
 
 from celeriac import clock, conf, events
 from celeriac.fleet.sessions import keep_from_children
 from celeriac.ledger.dialects import postgres_fleet as sql
-from celeriac.ledger.session import fetch, keep_alive, needn_t_last, own_session
+from celeriac.ledger.session import do_not_wait, fetch, keep_alive, needn_t_last, own_session
 
 logger = logging.getLogger("celeriac")
 
@@ -129,6 +130,10 @@ class Heartbeat:
             try:
                 alive = self._beat()
             except (DatabaseError, InterfaceError, OSError) as exc:
+                if isinstance(exc.__cause__, LockNotAvailable):
+                    # Somebody's transaction holds our row. Asked anew at once: a beat that had waited would be as old as its wait.
+                    self._asked_at = None
+                    continue
                 if not self._away:
                     logger.warning("The database is away: %s", exc)
                 self._away = True
@@ -184,6 +189,7 @@ class Heartbeat:
         session.ensure_connection()
         keep_alive(session)
         needn_t_last(session)
+        do_not_wait(session)
         with session.cursor() as cursor:
             while True:
                 # A key of its own each time: the server may not have noticed yet that our last session is dead, and holds its lock.

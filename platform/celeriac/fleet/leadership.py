@@ -6,7 +6,7 @@ States: standby → leading (term n) → standby. The database's clock decides; 
   that we were replaced: we stop at once.
 * Standby: looks twice a second. The lock of the written term free: its holder's session is gone, take over at once. The lock held but
   the lease not renewed for ``LEASE_SECONDS``: its holder is stopped or cut off, take over too.
-* Nobody takes over on a look that was late itself: after a pause of the database or of this process everybody's lease looks old.
+* Nobody takes over on a look that was late itself, nor while the database's clock was just set: everybody's lease looks old then.
 * Whoever finds that the lease rested for a while gives running jobs that time back: nobody could settle in it, so no deadline counts it.
 * Taking over is one statement: the lease moves to the next term if it still is what we read, and the new term's lock is taken in the same
   statement, so that nobody ever sees the new term without its lock.
@@ -24,6 +24,7 @@ from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from celeriac import clock, conf, events
+from celeriac.fleet.server_clock import ServerClock
 from celeriac.ledger.dialects import postgres_fleet as sql
 
 LOOK_EVERY: Final = 0.5
@@ -32,10 +33,11 @@ RESTED: Final = 2.0
 
 
 class Leadership:
-    """The scheduler's place in the line. Uses *session* for both lease and lock; *holder* is what operators read."""
+    """The scheduler's place in the line. Uses *session* for both lease and lock; *holder* is what operators read; *server* is told the time."""
 
-    def __init__(self, session: BaseDatabaseWrapper, holder: str) -> None:
+    def __init__(self, session: BaseDatabaseWrapper, holder: str, server: ServerClock) -> None:
         self._session = session
+        self._server = server
         self._holder = holder
         self._term: int | None = None
         self._looked = float("-inf")
@@ -74,9 +76,11 @@ class Leadership:
     def _renew(self) -> int | None:
         # One transaction: a leader that dies between the two would take the evidence of the pause with it.
         with transaction.atomic(using=self._session.alias), self._session.cursor() as cursor:
+            asked = time.monotonic()
             cursor.execute(sql.renew_lease(clock.now_sql()), [self._term])
             row = cursor.fetchone()
             if row is not None:
+                self._server.saw(asked, row[1])
                 self._give_time_back(cursor, row[0])
         if row is None:
             events.emit("scheduler.standby", reason="another scheduler took over", worker=self._holder)
@@ -97,12 +101,15 @@ class Leadership:
     def _take_over(self, *, late: bool) -> int | None:
         now = clock.now_sql()
         with self._session.cursor() as cursor:
+            asked = time.monotonic()
             cursor.execute(sql.look_at_lease(now))
             row = cursor.fetchone()
             if row is None:
                 cursor.execute(sql.create_lease(now))
                 return None
-            term, lock_held, age = row
+            term, lock_held, age, told = row
+            self._server.saw(asked, told)
+            late |= self._server.stepped_within(conf.get("LEASE_SECONDS"))
             if lock_held and (late or age < conf.get("LEASE_SECONDS")):
                 if not self._said_standby:
                     events.emit(
@@ -113,7 +120,7 @@ class Leadership:
             cursor.execute(sql.take_lease(now), [self._holder, term])
             row = cursor.fetchone()
             if row is not None and term:
-                self._give_time_back(cursor, float(age))
+                self._give_time_back(cursor, age)
         if row is None:
             return None
         self._said_standby = False

@@ -2,7 +2,8 @@
 
 Gone: the lock is free *and* no beat for ``GONE_AFTER``. Stalled: the lock is held, no beat for ``STALL_AFTER``. A free lock alone is no proof:
 ``pg_terminate_backend`` and a proxy's restart free it too, and the worker is back within 200 ms.
-Nobody is judged while the evidence is young: the database or our own session younger than ``SETTLE_IN``, or our own pass late.
+Nobody is judged while the evidence is young: the database or our own session younger than ``SETTLE_IN``, our own pass late, the database's
+clock just set, or somebody's transaction holding the row or the table that beats are written to.
 More than half of the fleet late together points at us or the database: the verdict waits three times ``STALL_AFTER``.
 
 Who is charged: a whole worker's loss says nothing of who did it, so its jobs run again as *suspects* (``dispatch.suspects``), and only a
@@ -11,6 +12,7 @@ loss with exactly one suspect aboard is charged to that one.
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -18,10 +20,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
+from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.errors import LockNotAvailable
 
 from celeriac import clock, conf, events
 from celeriac.errors import HardTimeLimit, WorkerLost
+from celeriac.fleet.server_clock import ServerClock
 from celeriac.ledger import queries, transitions
 from celeriac.ledger.dialects import postgres_fleet as sql
 from celeriac.ledger.rows import Moved, Why
@@ -31,6 +36,8 @@ from celeriac.outcomes import Outcome, Ref
 from celeriac.settle.decide import Decision, on_lost
 from celeriac.settle.settle import redactor, spoken_for, told
 from celeriac.states import ParkedReason, Status
+
+logger = logging.getLogger("celeriac")
 
 LOOK_EVERY = 0.5
 BATCH = 500
@@ -98,19 +105,22 @@ class Orphan:
 
 
 class Rescue:
-    """Looks twice a second on the leader's *session*. *forget* is told of each worker that has been given up."""
+    """Looks twice a second on the leader's *session*. *forget* is told of each worker that has been given up; *server* is told the time."""
 
-    def __init__(self, session: BaseDatabaseWrapper, tasks: Tasks, forget: Callable[[uuid.UUID], None]) -> None:
+    def __init__(
+        self, session: BaseDatabaseWrapper, tasks: Tasks, forget: Callable[[uuid.UUID], None], server: ServerClock
+    ) -> None:
         self._session = session
+        self._server = server
         self._tasks = tasks
         self._forget = forget
         self._looked = 0.0
-        self._session_since = time.monotonic()
+        self._young_since = time.monotonic()
         self._fleet_late = False
 
-    def session_is_new(self) -> None:
-        """The session was made anew: its evidence is young."""
-        self._session_since = time.monotonic()
+    def evidence_is_young(self) -> None:
+        """The session was made anew, or beats can't be written: from now on it grows old."""
+        self._young_since = time.monotonic()
 
     def stand_by(self) -> None:
         """Another scheduler leads; we go round all the same, and are not late when our turn comes."""
@@ -124,17 +134,38 @@ class Rescue:
             return 0
         self._looked = now
         late = pause > LOOK_EVERY + 1.0
-        young = late or now - self._session_since < conf.get("SETTLE_IN")
-        if not young:
+        if not late and not self._young():
             self._judge(term)
         done = self._give_back(term)
-        return done if young else done + self._end_overrun(term)
+        # Asked again: the evidence may have turned out to be young.
+        return done if late or self._young() else done + self._end_overrun(term)
+
+    def _young(self) -> bool:
+        settle_in = conf.get("SETTLE_IN")
+        return time.monotonic() - self._young_since < settle_in or self._server.stepped_within(settle_in)
 
     def _judge(self, term: int) -> None:
+        try:
+            self._judge_by(self._readings(), term)
+        except OperationalError as exc:
+            if not isinstance(exc.__cause__, LockNotAvailable):
+                raise
+            logger.warning("Somebody's transaction holds what beats are written to; nobody is judged: %s", exc)
+            self.evidence_is_young()
+
+    def _readings(self) -> list[Reading]:
+        asked = time.monotonic()
+        with self._session.cursor() as cursor:
+            cursor.execute(sql.readings(clock.now_sql()), [conf.get("SETTLE_IN")])
+            rows = cursor.fetchall()
+        if rows:
+            self._server.saw(asked, rows[0][0])
+        # Set since it was last looked at: these very readings are what it spoils.
+        return [] if self._young() else [Reading(*row[1:]) for row in rows]
+
+    def _judge_by(self, readings: Sequence[Reading], term: int) -> None:
         now = clock.now_sql()
         with self._session.cursor() as cursor:
-            cursor.execute(sql.readings(now), [conf.get("SETTLE_IN")])
-            readings = [Reading(*row) for row in cursor.fetchall()]
             silent = sum(r.silent >= conf.get("GONE_AFTER") and r.lock_held for r in readings)
             fleet_late = len(readings) > 2 and silent * 2 > len(readings)
             if fleet_late and not self._fleet_late:
@@ -144,7 +175,7 @@ class Rescue:
                 why = verdict(reading, fleet_late)
                 if why is None:
                     continue
-                cursor.execute(sql.give_up(now), [why, reading.id, reading.silent * 0.9, term])
+                cursor.execute(sql.give_up(now), [reading.id, reading.silent * 0.9, term, why])
                 if cursor.fetchone():
                     events.emit("worker.gone", worker=str(reading.id), reason=f"{reading.hostname}: {why}")
                     self._forget(reading.id)

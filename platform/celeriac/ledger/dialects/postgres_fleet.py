@@ -54,7 +54,7 @@ PATIENT: Final = {
     "tcp_user_timeout": 15000,
 }
 
-#: No statement of the scheduler waits for a row lock; this bounds what SKIP LOCKED doesn't reach.
+#: No statement of the scheduler waits for a row lock; this bounds what SKIP LOCKED doesn't reach. A beat that waited would say what time it was.
 DO_NOT_WAIT: Final = "SET lock_timeout = '500ms'"
 
 #: A beat that a crash of the database takes back is one of all beats that are old then.
@@ -79,16 +79,17 @@ INSERT INTO celeriac_lease (name, term, holder, renewed_at) VALUES ('scheduler',
 
 
 def look_at_lease(now: str) -> str:
-    """Term, whether its lock is held, seconds since it was renewed."""
+    """Term, whether its lock is held, seconds since it was renewed, and what time it is."""
     return f"""
-SELECT l.term, {TERM_LOCK_HELD}, extract(epoch FROM {now} - l.renewed_at) FROM celeriac_lease l WHERE l.name = 'scheduler'"""
+SELECT l.term, {TERM_LOCK_HELD}, extract(epoch FROM {now} - l.renewed_at)::float8, extract(epoch FROM {now})::float8
+FROM celeriac_lease l WHERE l.name = 'scheduler'"""
 
 
 def renew_lease(now: str) -> str:
-    """(term): seconds since it was renewed last; no row when another scheduler has taken over."""
+    """(term): seconds since it was renewed last, and what time it is; no row when another scheduler has taken over."""
     return f"""
 UPDATE celeriac_lease l SET renewed_at = {now} FROM celeriac_lease before WHERE l.name = 'scheduler' AND before.name = l.name AND l.term = %s
-RETURNING extract(epoch FROM {now} - before.renewed_at)::float8"""
+RETURNING extract(epoch FROM {now} - before.renewed_at)::float8, extract(epoch FROM {now})::float8"""
 
 
 def extend_deadlines(now: str) -> str:
@@ -179,18 +180,26 @@ UPDATE celeriac_worker SET state = %s, verdict = %s, held = 0, free = 0, ended_a
 
 
 def readings(now: str) -> str:
-    """(settle-in seconds): both witnesses on each live incarnation; nothing while the database itself is young."""
+    """(settle-in seconds): what time it is, and both witnesses on each live incarnation; nothing while the database itself is young."""
     return f"""
-SELECT w.id, w.hostname, extract(epoch FROM {now} - w.beat_at)::float8, {WITNESS_LOCK_HELD}, w.witnessed, w.rss FROM celeriac_worker w
+SELECT extract(epoch FROM {now})::float8, w.id, w.hostname, extract(epoch FROM {now} - w.beat_at)::float8, {WITNESS_LOCK_HELD}, w.witnessed, w.rss
+FROM celeriac_worker w
 WHERE w.ended_at IS NULL AND pg_postmaster_start_time() < statement_timestamp() - make_interval(secs => %s)"""
 
 
 def give_up(now: str) -> str:
-    """(verdict, id, seconds of silence, term): unless it has beaten since, or we no longer lead."""
+    """(id, seconds of silence, term, verdict): unless it has beaten since, or we no longer lead.
+
+    Fails at once (``lock_not_available``) while somebody holds the row: its beats wait as we would, and the last one says nothing.
+    """
     return f"""
+WITH silent AS (
+    SELECT id FROM celeriac_worker
+    WHERE id = %s AND ended_at IS NULL AND beat_at <= {now} - make_interval(secs => %s) AND {_LEADS} FOR UPDATE NOWAIT
+)
 UPDATE celeriac_worker w SET state = 'gone', ended_at = {now}, verdict = %s, held = 0, free = 0,
     suspects = (SELECT count(*) FROM celeriac_live l WHERE l.worker = w.id AND l.status = 'RUNNING' AND l.suspicion > 0)
-WHERE id = %s AND ended_at IS NULL AND beat_at <= {now} - make_interval(secs => %s) AND {_LEADS} RETURNING id"""
+FROM silent WHERE w.id = silent.id RETURNING w.id"""
 
 
 #: (limit): RUNNING jobs of incarnations that have ended, one after the other.
