@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import redis
 from django.db import connection
 
 from celeriac.models import Worker
@@ -188,7 +189,10 @@ def test_a_worker_whose_broker_never_answers_from_the_start_can_be_stopped_and_w
         assert watch.ended(job, dump=patient.tail).outcome == "SUCCEEDED"
         print(f"its job had run {time.monotonic() - mended:.1f} s after the broker answered")
         wait_until(lambda: _state(patient) == "alive", what="it says that it is well", dump=patient.tail)
+        own = str(watch.incarnations(patient.pid)[0].pk)
         assert patient.stop() == 0
+        with redis.Redis.from_url(product.services.redis_url) as keys:
+            assert not list(keys.scan_iter(f"*{own}*")), "its own queue went with it"
 
 
 @pytest.mark.slow

@@ -198,6 +198,20 @@ def test_who_is_stopped_for_a_while_is_left_alone_and_past_the_limit_works_on_as
     assert Counter(watch.job(job).worker for job in anew) == {watch.incarnations(stopped.pid)[-1].pk: 10}
 
 
+def test_a_child_that_is_stopped_before_it_is_handed_a_job_is_replaced_and_the_job_runs(fleet: Fleet) -> None:
+    member = fleet.worker("handed", 1, extra=QUICKLY)
+    watch.ended(probe.note.apply_async(("handed before",), queue="handed"))
+    (child,) = member.children()
+    child.suspend()
+    begun = time.monotonic()
+    jobs = [probe.note.apply_async(("handed",), queue="handed") for _ in range(3)]
+    assert watch.all_ended(jobs, dump=member.tail) == {"SUCCEEDED": 3}
+    print(f"\nstopped child: what it was handed had run {time.monotonic() - begun:.1f} s later")
+    assert effects.count("handed") == 3
+    assert [watch.job(job).lost_count for job in jobs] == [0] * 3
+    assert member.stop() == 0
+
+
 def test_a_main_process_that_stalls_alone_a_late_outcome_counts_only_under_review(
     fleet: Fleet, pair: tuple[Member, Member], gate: str
 ) -> None:

@@ -23,6 +23,7 @@ from django.db import DatabaseError, InterfaceError, connections
 from celeriac import conf
 from celeriac.bridge.anew import can_start_anew, start_anew
 from celeriac.bridge.embedded import Embedded
+from celeriac.bridge.handed import Handed
 from celeriac.bridge.hearing import TURN_EVERY, Hearing
 from celeriac.bridge.quarantine import Strange, refuse_garbage, set_aside
 from celeriac.bridge.requests import JobRequest
@@ -87,6 +88,7 @@ class Incarnation(bootsteps.StartStopStep):
             start_anew=self.start_anew,
             changed=lambda: self.heartbeat.hurry(),
         )
+        self._handed = Handed(self.slots.calls, lambda: self.hearing.turns)
         self.heartbeat: Heartbeat
         wanted = conf.get("EMBED_SCHEDULER") and not without_scheduler
         self.embedded = Embedded(socket.gethostname(), os.getpid(), self.undertaker.write) if wanted else None
@@ -187,6 +189,7 @@ class Incarnation(bootsteps.StartStopStep):
         self.replay.stop()
         self._hand_back_the_rest()
         self.heartbeat.stop(why=why)
+        self.hearing.join(1)
 
     def _no_more(self) -> None:
         """Take no new message; children that die now were stopped by us."""
@@ -308,6 +311,7 @@ class Incarnation(bootsteps.StartStopStep):
         """Every look of the watch."""
         if self.embedded is not None and not self.stopping:
             self.embedded.look(now)
+        self._handed.look(now)
         if self.draining and not self.stopping and not self.slots.held and not self.here.page.entries():
             self._no_more()
             celery_state.should_stop = os.EX_OK
@@ -371,7 +375,10 @@ def _wait_for_slots(connection: Any, state: Incarnation) -> None:
 
 def _plain_tasks_run() -> bool:
     """Whether the pool is at something that isn't ours to see the end of."""
-    return any(not isinstance(request, JobRequest) for request in tuple(celery_state.active_requests))
+    try:
+        return any(not isinstance(request, JobRequest) for request in celery_state.active_requests)
+    except RuntimeError:  # the main loop has added one meanwhile: something runs, and we are asked again
+        return True
 
 
 def _kill(pid: int) -> None:

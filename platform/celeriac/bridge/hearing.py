@@ -18,6 +18,7 @@ from kombu import Producer, Queue
 
 from celeriac import events
 from celeriac.bridge.messages import own_queue
+from celeriac.bridge.publisher import delete_own_queue
 from celeriac.bridge.ringing import impatient
 
 logger = get_logger(__name__)
@@ -108,6 +109,11 @@ class Hearing:
         """The main loop has made a turn."""
         self._turned = time.monotonic()
 
+    @property
+    def turns(self) -> bool:
+        """Whether the main loop goes round."""
+        return time.monotonic() - self._turned < 2 * TURN_EVERY
+
     # ---- what the beat says --------------------------------------------------------------------------------------------
 
     @property
@@ -126,8 +132,15 @@ class Hearing:
         self._thread.start()
 
     def stop(self) -> None:
-        """End, soon."""
+        """End, soon, and leave nothing in the broker."""
         self._stop.set()
+
+    def join(self, seconds: float) -> None:
+        """Return when that is done, at the latest after *seconds*."""
+        if threading.current_thread() is self._thread:
+            self._leave()
+        elif self._thread.is_alive():
+            self._thread.join(seconds)
 
     def _run(self) -> None:
         before = time.monotonic()
@@ -138,7 +151,7 @@ class Hearing:
                 self._silent_since = self._waited_since = None
             before = now
             self._look(now)
-        self._drop()
+        self._leave()
 
     def _look(self, now: float) -> None:
         consumer = self._consumer
@@ -219,6 +232,15 @@ class Hearing:
             self._silent_since = now  # from here on: before, there was nobody to hear
         self._reachable = True
         return True
+
+    def _leave(self) -> None:
+        """The last probes are in our queue, and no broker knows that nobody will come for them."""
+        if self._producer is not None:
+            try:
+                delete_own_queue(self._producer.channel, self._worker)
+            except Exception as exc:  # any broker error: a key that nobody reads is left behind
+                logger.debug("Our own queue is left in the broker: %r", exc)
+        self._drop()
 
     def _drop(self) -> None:
         producer, self._producer = self._producer, None

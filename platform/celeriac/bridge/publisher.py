@@ -61,13 +61,9 @@ class KombuPublisher:
 
     def forget(self, worker: uuid.UUID) -> None:
         """Delete the own queue of a worker that has ended: nobody will read what is left in it."""
-        name = own_queue(worker)
         channel = self._connected().channel
         try:
-            if hasattr(channel, "_q_for_pri"):  # Redis: kombu deletes only what it knows a binding of
-                channel.client.delete(*(channel._q_for_pri(name, step) for step in channel.priority_steps))
-            else:
-                channel.queue_delete(name)
+            delete_own_queue(channel, worker)
         except Exception as exc:
             raise self._failed(exc) from exc
 
@@ -131,3 +127,12 @@ class KombuPublisher:
             except Exception as closing:  # the connection is broken already; what matters is that we hold it no longer
                 exc.add_note(f"closing the broken connection raised {closing!r}")
         return BrokerAway(f"{type(exc).__name__}: {exc}")
+
+
+def delete_own_queue(channel: Any, worker: uuid.UUID) -> None:
+    """Nobody reads the queue of *worker* any more. Raises what the broker's client raises."""
+    name = own_queue(worker)
+    if hasattr(channel, "_q_for_pri"):  # Redis: kombu deletes only what it knows a binding of
+        channel.client.delete(*(channel._q_for_pri(name, step) for step in channel.priority_steps))
+    else:
+        channel.queue_delete(name)

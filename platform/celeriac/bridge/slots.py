@@ -18,20 +18,23 @@ class Slots:
         self._ended = threading.Event()
         self.held = 0
         self.ended = 0
+        self._calls: set[Any] = set()
 
     def count(self, pool: Any) -> None:
         """Count the calls of *pool* from now on."""
         call = pool.apply_async
 
         def counted(target: Any, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-            leave = self._enter()
+            leave, has_begun = self._enter()
             for name in ("callback", "error_callback"):
                 options[name] = _then(options.get(name), leave)
             try:
-                return call(target, args, kwargs, **options)
+                begun = call(target, args, kwargs, **options)
             except BaseException:
                 leave()
                 raise
+            has_begun(begun)
+            return begun
 
         pool.apply_async = counted
 
@@ -41,11 +44,17 @@ class Slots:
         self._ended.clear()
         return ended
 
-    def _enter(self) -> Callable[[], None]:
-        """One more call. Returns what ends it, once."""
+    def calls(self) -> list[Any]:
+        """What the pool returned for each call that is under way."""
+        with self._lock:
+            return list(self._calls)
+
+    def _enter(self) -> tuple[Callable[[], None], Callable[[Any], None]]:
+        """One more call. Returns what ends it, once, and what takes the pool's result for it: that may come after its end."""
         with self._lock:
             self.held += 1
         over = False
+        results: list[Any] = []
 
         def leave() -> None:
             nonlocal over
@@ -54,9 +63,16 @@ class Slots:
                     over = True
                     self.held -= 1
                     self.ended += 1
+                    self._calls.difference_update(results)
                     self._ended.set()
 
-        return leave
+        def has_begun(result: Any) -> None:
+            with self._lock:
+                if not over and result is not None:
+                    results.append(result)
+                    self._calls.add(result)
+
+        return leave, has_begun
 
 
 def _then(callback: Callable[..., Any] | None, leave: Callable[[], None]) -> Callable[..., Any]:
