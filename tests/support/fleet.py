@@ -101,15 +101,15 @@ class Fleet:
         self.members.append(member)
         return member
 
-    def wait_for_worker(self, member: Member) -> None:
-        """Return when the process's incarnation is in the ledger and consumes."""
+    def consumes(self, member: Member) -> bool:
+        """Whether the process's incarnation is in the ledger and consumes."""
         from celeriac.models import Worker
 
-        self._wait(
-            member,
-            lambda: Worker.objects.alive().filter(pid=member.pid, state=Worker.State.ALIVE).exists(),
-            "the worker consumes",
-        )
+        return Worker.objects.alive().filter(pid=member.pid, state=Worker.State.ALIVE).exists()
+
+    def wait_for_worker(self, member: Member) -> None:
+        """Return when it consumes."""
+        self._wait(member, lambda: self.consumes(member), "the worker consumes")
 
     def logs(self, lines: int = 40) -> str:
         """The ends of all logs, for failure messages."""
