@@ -34,10 +34,16 @@ def overrides() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def fleet(product: Product, paper: Path, overrides: dict[str, str]) -> Iterator[Fleet]:
+def app_name() -> str:
+    """What ``celery -A`` is given; modules that want another app have a fixture of this name."""
+    return "tests.support.probe"
+
+
+@pytest.fixture(scope="module")
+def fleet(product: Product, paper: Path, overrides: dict[str, str], app_name: str) -> Iterator[Fleet]:
     """A fleet of the probe app without members yet. Before it goes, the doctor must find nothing."""
     effects.create()
-    with product.fleet(app="tests.support.probe", env={"PROBE_FOLDER": str(paper), **overrides}) as fleet:
+    with product.fleet(app=app_name, env={"PROBE_FOLDER": str(paper), **overrides}) as fleet:
         yield fleet
         finding = wait_until(lambda: examined(fleet), what="the doctor has looked", timeout=DOCTOR_LIMIT)
         assert finding["clean"], f"{json.dumps(finding, indent=1)}\n{fleet.logs()}"

@@ -80,6 +80,21 @@ def on_paper(folder: Path) -> Counter[str]:
     return Counter(json.loads(each)[0] for each in lines)
 
 
+def lines(folder: Path) -> list[tuple[str, str]]:
+    """Job and word of every line of the file, in order."""
+    paper = _paper(folder)
+    found = paper.read_text().splitlines() if paper.exists() else []
+    return [(job, word) for job, word in map(json.loads, found)]
+
+
+def now() -> datetime:
+    """The database's clock."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        moment: datetime = cursor.fetchone()[0]
+        return moment
+
+
 def rows() -> list[tuple[str, str]]:
     """Job and word of every execution, in order."""
     with connection.cursor() as cursor:

@@ -21,6 +21,7 @@ from celery.worker.consumer.tasks import Tasks
 from django.db import DatabaseError, InterfaceError, connections
 
 from celeriac import conf
+from celeriac.bridge import sentry
 from celeriac.bridge.anew import can_start_anew, start_anew
 from celeriac.bridge.embedded import Embedded
 from celeriac.bridge.handed import Handed
@@ -62,6 +63,7 @@ class Incarnation(bootsteps.StartStopStep):
 
     def __init__(self, worker: Any, without_scheduler: bool = False, **kwargs: Any) -> None:
         super().__init__(worker, **kwargs)
+        sentry.install()
         self._worker = worker
         self._can_start_anew = can_start_anew()
         self._beginning_anew = threading.Lock()

@@ -14,7 +14,7 @@ from celery.app.trace import TraceInfo, trace_ok_t
 from celery.exceptions import Ignore, SoftTimeLimitExceeded
 from celery.utils.log import get_logger
 
-from celeriac.bridge import codec, endings
+from celeriac.bridge import codec, endings, sentry
 from celeriac.bridge.contexts import as_request
 from celeriac.bridge.messages import ref_of
 from celeriac.bridge.policies import hard_limit, on_stuck_of, soft_limit
@@ -52,13 +52,16 @@ def guard(task: Any, tracer: Tracer) -> Tracer:
 
 
 def _travel(task: Any, tracer: Tracer, task_id: str, ref: Ref, request: dict[str, Any], slot: int) -> Any:
-    at, app = here(), task.app
-    claimed = claim([ref], [hard_limit(task, app.conf.task_time_limit)], at.id)
+    claimed = claim([ref], [hard_limit(task, task.app.conf.task_time_limit)], here().id)
     if not claimed:
         return _ignored()
-    job = claimed[0]
-    pid = os.getpid()
-    limit = job.time_limit or hard_limit(task, app.conf.task_time_limit)
+    with sentry.tagged(claimed[0]):
+        return _run(task, tracer, task_id, claimed[0], request, slot)
+
+
+def _run(task: Any, tracer: Tracer, task_id: str, job: Claimed, request: dict[str, Any], slot: int) -> Any:
+    at, pid = here(), os.getpid()
+    limit = job.time_limit or hard_limit(task, task.app.conf.task_time_limit)
     with Run(job) as run:
         restart = on_stuck_of(task) == "restart"
         at.page.begin(slot, pid, job.ref.job, job.ref.fence, limit, restart=restart)

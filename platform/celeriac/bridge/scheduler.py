@@ -24,6 +24,7 @@ from kombu import Consumer, Queue
 from psycopg.errors import LockNotAvailable
 
 from celeriac import conf, events
+from celeriac.bridge import sentry
 from celeriac.bridge.policies import on_lost_of, on_stuck_of, rng
 from celeriac.bridge.publisher import KombuPublisher
 from celeriac.bridge.ringing import EXCHANGE, impatient
@@ -55,6 +56,7 @@ class Scheduler:
     """
 
     def __init__(self, app: Any, stop: threading.Event | None = None, booked: int | None = None) -> None:
+        sentry.install()
         self._app = app
         self._stop = stop or threading.Event()
         self._session = connections[conf.alias()]
