@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from kombu import Exchange, Queue, binding
 
-from celeriac.bridge.asking import job_of
+from celeriac.bridge.asking import job_of, queue_name
 from celeriac.bridge.door import Door
 from celeriac.errors import EnqueueError
 from tasks import app
@@ -50,3 +51,31 @@ def test_a_priority_is_cut_to_what_there_is(value: Any, kept: int) -> None:
 
 def test_a_countdown_below_zero_is_due_now() -> None:
     assert asked(countdown=-5).delay == 0.0
+
+
+def test_an_exchange_and_a_key_are_the_queue_that_is_bound_to_them() -> None:
+    queues = [
+        Queue("videos", Exchange("media"), routing_key="media.video"),
+        Queue("all", Exchange("news", type="fanout")),
+        Queue("feeds", Exchange("topics", type="topic"), routing_key="feed.#"),
+        Queue("stars", Exchange("topics", type="topic"), routing_key="*.star"),
+        Queue("both", bindings=[binding(Exchange("media"), "media.image"), binding(Exchange("media"), "media.sound")]),
+    ]
+
+    class Declared:
+        app = app
+        queues: ClassVar = {}
+
+    Declared.queues = {queue.name: queue for queue in queues}
+    led = {
+        ("media", "media.video"): "videos",
+        ("news", "whatever"): "all",
+        ("topics", "feed"): "feeds",
+        ("topics", "feed.a.b"): "feeds",
+        ("topics", "feedback"): "feedback",  # nobody is bound to it: the key names the queue
+        ("topics", "pop.star"): "stars",
+        ("topics", "pop.rock.star"): "pop.rock.star",
+        ("media", "media.sound"): "both",
+        ("others", "sms"): "sms",
+    }
+    assert {where: queue_name(Declared, "default", *where) for where in led} == led

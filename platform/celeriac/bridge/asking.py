@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 import uuid
 from collections.abc import Mapping
 from datetime import datetime
@@ -116,12 +117,42 @@ def _kept(headers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def queue_name(amqp: Any, queue: Any, exchange: Any, routing_key: str | None) -> str:
-    """The queue that a message is for, as its router or caller said it."""
+    """The queue that a message is for, as its router or caller said it.
+
+    An exchange with a key goes before a queue, as in Celery (whose router adds the default queue to them). The ledger stands in for the
+    exchange: the first declared queue that is bound to it by that key gets the job; where none is, the key is the queue's name.
+    """
+    if exchange and routing_key:
+        return _bound(amqp.queues, str(getattr(exchange, "name", exchange)), routing_key) or str(routing_key)
     if queue is None and exchange is None:
         return str(amqp.app.conf.task_default_queue)
     if queue is None:
         return str(routing_key or getattr(exchange, "name", exchange) or amqp.app.conf.task_default_queue)
     return str(getattr(queue, "name", queue))
+
+
+def _bound(queues: Mapping[str, Any], exchange: str, routing_key: str) -> str | None:
+    """The declared queue that *exchange* delivers *routing_key* to; of several the one of that name, or else the first."""
+    found = [
+        name
+        for name, queue in queues.items()
+        for binding in (queue, *(queue.bindings or ()))
+        if binding.exchange is not None
+        and binding.exchange.name == exchange
+        and _delivers(binding.exchange.type, binding.routing_key, routing_key)
+    ]
+    return routing_key if routing_key in found else next(iter(found), None)
+
+
+def _delivers(kind: str, pattern: str | None, routing_key: str) -> bool:
+    if kind == "fanout":
+        return True
+    if kind != "topic":
+        return pattern == routing_key
+    # "*" is one word and "#" any number of them, none included.
+    words = re.escape(pattern or "").replace(r"\*", r"[^.]+")
+    words = words.replace(r"\#\.", r"(?:.+\.)?").replace(r"\.\#", r"(?:\..+)?").replace(r"\#", ".*")
+    return re.fullmatch(words, routing_key) is not None
 
 
 def _when(seconds: Any, eta: Any, what: str) -> tuple[float | None, datetime | None]:
