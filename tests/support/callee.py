@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,12 @@ def overrun(self: Any, word: str) -> None:
     """Run past the hard limit, twice."""
     effects.row(self.request.id, word)
     probe._through("never")
+
+
+@app.task
+def what_time() -> datetime:
+    """What this host takes for now."""
+    return datetime.now(UTC)
 
 
 @app.task

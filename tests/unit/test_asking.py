@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import pytest
+from django.utils import timezone
 from kombu import Exchange, Queue, binding
 
 from celeriac.bridge.asking import job_of, queue_name
@@ -79,3 +80,28 @@ def test_an_exchange_and_a_key_are_the_queue_that_is_bound_to_them() -> None:
         ("others", "sms"): "sms",
     }
     assert {where: queue_name(Declared, "default", *where) for where in led} == led
+
+
+@pytest.mark.parametrize(
+    ("local", "moment"),
+    [
+        (datetime(2026, 3, 29, 1, 59, 59), datetime(2026, 3, 29, 0, 59, 59, tzinfo=UTC)),
+        # The hour that is left out in spring: as if the clock had not been moved yet, half an hour after the move.
+        (datetime(2026, 3, 29, 2, 30), datetime(2026, 3, 29, 1, 30, tzinfo=UTC)),
+        (datetime(2026, 3, 29, 3, 30), datetime(2026, 3, 29, 1, 30, tzinfo=UTC)),
+        # The hour that comes twice in autumn: the first, unless the caller says the second.
+        (datetime(2026, 10, 25, 2, 30), datetime(2026, 10, 25, 0, 30, tzinfo=UTC)),
+        (datetime(2026, 10, 25, 2, 30, fold=1), datetime(2026, 10, 25, 1, 30, tzinfo=UTC)),
+    ],
+    ids=["before", "left out", "after", "twice", "twice, the second"],
+)
+@pytest.mark.parametrize("option", ["eta", "expires"])
+def test_a_naive_moment_near_a_change_of_the_clock_is_the_moment_that_it_names(
+    option: str, local: datetime, moment: datetime
+) -> None:
+    with timezone.override("Europe/Berlin"):
+        job = asked(**{option: local})
+        text = asked(**{option: local.isoformat()}) if not local.fold else job
+
+    assert (job.run_at if option == "eta" else job.expires_at) == moment
+    assert (text.run_at if option == "eta" else text.expires_at) == moment
