@@ -116,12 +116,22 @@ class LedgerBackend(DatabaseBackend):
                 return result
         return super().store_result(task_id, result, state, traceback=traceback, request=request, **kwargs)
 
-    def propagate_failure(self, request: Any, exc: BaseException, traceback: Any, *, call_errbacks: bool) -> None:
+    def propagate_failure(
+        self,
+        request: Any,
+        exc: BaseException,
+        traceback: Any,
+        *,
+        call_errbacks: bool,
+        state: str = celery_states.FAILURE,
+    ) -> None:
         """Celery's propagation of a failure: chord part, the rest of the chain, errbacks. The result itself is the ledger's."""
         token = _told.set(request.id)
         try:
             # Stored is what comes behind: whoever waits for the end of a chain learns that it won't come.
-            super().mark_as_failure(request.id, exc, traceback, request, store_result=True, call_errbacks=call_errbacks)
+            super().mark_as_failure(
+                request.id, exc, traceback, request, store_result=True, call_errbacks=call_errbacks, state=state
+            )
         finally:
             _told.reset(token)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from celery.app.control import Control
@@ -11,11 +11,14 @@ from celery.worker.control import control_command
 from kombu.utils.functional import maybe_list
 
 from celeriac import conf
+from celeriac.bridge import codec
+from celeriac.errors import PayloadUnreadable
 from celeriac.guard import controls
 from celeriac.ledger import queries, transitions
 from celeriac.ledger.rows import Why
 from celeriac.models import Job
 from celeriac.outcomes import Ref
+from celeriac.policy import is_seconds
 from celeriac.states import Status
 
 _ARROW = {
@@ -40,6 +43,23 @@ class LedgerControl(Control):
         return super().revoke(
             task_id if terminate else unknown, destination, terminate=terminate, signal=signal, **kwargs
         )
+
+    def revoke_by_stamped_headers(
+        self,
+        headers: Mapping[str, Any],
+        destination: Any = None,
+        terminate: bool = False,
+        signal: str = "SIGTERM",
+        **kwargs: Any,
+    ) -> Any:
+        """``revoke`` every unfinished job that carries one of these stamps. Tasks outside the ledger are left to the workers' memories.
+
+        What is sent later is not concerned: a stamp may name a customer, and not every job of that customer for ever was meant.
+        """
+        found = stamped_with(headers)
+        if found:
+            self.revoke(found, destination, terminate, signal)
+        return super().revoke_by_stamped_headers(headers, destination, terminate, signal, **kwargs)
 
     def purge(self, connection: Any = None) -> int:
         """Cancel every job that waits in one of the app's queues, and discard what plain Celery has left there. Returns how many.
@@ -77,6 +97,20 @@ def purge(queues: Collection[str], actor: str = "caller", reason: str = "purged"
     return done
 
 
+def stamped_with(headers: Mapping[str, Any]) -> list[str]:
+    """Ids of the unfinished jobs that carry one of the stamps that *headers* names; one value, or several, under each name."""
+    wanted = {name: maybe_list(values) or [] for name, values in headers.items()}
+    found = []
+    for task_id, payload in queries.stamped():
+        try:
+            stamps = codec.decode_payload(payload)["headers"].get("stamps") or {}
+        except PayloadUnreadable:
+            continue
+        if any(stamp in values for name, values in wanted.items() for stamp in maybe_list(stamps.get(name)) or []):
+            found.append(task_id)
+    return found
+
+
 def set_rate(task_type: str, limit: Any, actor: str = "control") -> None:
     """Write the rate limit of *task_type*: "10/m", a number of jobs a second, or 0 for none."""
     try:
@@ -99,6 +133,22 @@ def _rate_limit(state: Any, task_name: str, rate_limit: Any, **kwargs: Any) -> d
         return {"error": f"Invalid rate limit string: {rate_limit!r}"}
     state.consumer.celeriac.undertaker.write(lambda: set_rate(task_name, rate_limit))
     return {"ok": "new rate limit set"}
+
+
+@control_command(
+    name="time_limit",
+    args=[("task_name", str), ("soft", float), ("hard", float)],
+    signature="<task_name> <soft_secs> [hard_secs]",
+)
+def _time_limit(state: Any, task_name: str, hard: Any = None, soft: Any = None, **kwargs: Any) -> dict[str, str]:
+    """``control.time_limit``: for what begins on this worker from now on. Limits are read in children, and travel there with each job."""
+    task = state.app.tasks.get(task_name)
+    if task is None:
+        return {"error": "unknown task"}
+    if not all(limit is None or (is_seconds(limit) and limit > 0) for limit in (hard, soft)):
+        return {"error": f"soft={soft!r}, hard={hard!r}: give seconds above 0, or nothing"}
+    task.limits_at_run_time = (hard, soft)
+    return {"ok": "time limits set successfully"}
 
 
 def revoke(task_id: str, actor: str = "caller", reason: str = "revoked", *, running: bool = False) -> bool:

@@ -17,7 +17,7 @@ from celery.utils.log import get_logger
 from celeriac.bridge import codec, endings, sentry
 from celeriac.bridge.contexts import as_request
 from celeriac.bridge.messages import ref_of
-from celeriac.bridge.policies import hard_limit, on_stuck_of, soft_limit
+from celeriac.bridge.policies import LIMITS, hard_limit, on_stuck_of, soft_limit
 from celeriac.claim.claim import claim
 from celeriac.errors import PayloadUnreadable
 from celeriac.fleet.here import here
@@ -52,16 +52,20 @@ def guard(task: Any, tracer: Tracer) -> Tracer:
 
 
 def _travel(task: Any, tracer: Tracer, task_id: str, ref: Ref, request: dict[str, Any], slot: int) -> Any:
-    claimed = claim([ref], [hard_limit(task, task.app.conf.task_time_limit)], here().id)
+    hard, _ = request.get(LIMITS) or (None, None)
+    limit = hard_limit(task, task.app.conf.task_time_limit, hard)
+    claimed = claim([ref], [limit], here().id)
     if not claimed:
         return _ignored()
     with sentry.tagged(claimed[0]):
-        return _run(task, tracer, task_id, claimed[0], request, slot)
+        return _run(task, tracer, task_id, claimed[0], request, slot, limit)
 
 
-def _run(task: Any, tracer: Tracer, task_id: str, job: Claimed, request: dict[str, Any], slot: int) -> Any:
+def _run(
+    task: Any, tracer: Tracer, task_id: str, job: Claimed, request: dict[str, Any], slot: int, limit: float | None
+) -> Any:
     at, pid = here(), os.getpid()
-    limit = job.time_limit or hard_limit(task, task.app.conf.task_time_limit)
+    limit = job.time_limit or limit
     with Run(job) as run:
         restart = on_stuck_of(task) == "restart"
         at.page.begin(slot, pid, job.ref.job, job.ref.fence, limit, restart=restart)
@@ -99,7 +103,8 @@ def _traced(task: Any, tracer: Tracer, task_id: str, job: Claimed, run: Run, req
     try:
         body = codec.decode_payload(job.payload)
         full = _request(request, job, body)
-        soft = soft_limit(task, body["headers"].get("soft_time_limit"), task.app.conf.task_soft_time_limit)
+        _, set_now = request.get(LIMITS) or (None, None)
+        soft = soft_limit(task, body["headers"].get("soft_time_limit"), task.app.conf.task_soft_time_limit, set_now)
         with ring_after(soft, SoftTimeLimitExceeded):
             return tracer(task_id, body["args"], body["kwargs"], full)
     except PayloadUnreadable as exc:

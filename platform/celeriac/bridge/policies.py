@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from functools import wraps
-from typing import Any
+from typing import Any, Final
 
 from celery.exceptions import Ignore, Reject, Retry
 
@@ -21,6 +21,9 @@ from celeriac.settle.failure import describe
 from celeriac.states import Status
 
 rng = random.SystemRandom()
+
+#: Where a request carries the limits that were set at run time (``control.time_limit``) from the worker's main process to its child.
+LIMITS: Final = "celeriac_limits"
 
 
 def apply(task: Any) -> None:
@@ -59,19 +62,19 @@ def apply(task: Any) -> None:
     task.run = run
 
 
-def hard_limit(task: Any, conf_limit: float | None) -> float | None:
-    """Hard limit of one run in seconds: policy, then task, then the app's setting. A limit of the call goes before all (in ``Live``)."""
+def hard_limit(task: Any, conf_limit: float | None, set_now: float | None = None) -> float | None:
+    """Hard limit of one run in seconds: set at run time, then policy, task, the app's setting. A limit of the call goes before all (in ``Live``)."""
     policy = task.policy
     named = policy.timeout if policy is not None else None
-    limit = named or task.time_limit or conf_limit
+    limit = set_now or named or task.time_limit or conf_limit
     return float(limit) if limit and is_seconds(limit) else None
 
 
-def soft_limit(task: Any, asked: float | None, conf_limit: float | None) -> float | None:
-    """Soft limit of one run in seconds: call, then policy, then task, then the app's setting."""
+def soft_limit(task: Any, asked: float | None, conf_limit: float | None, set_now: float | None = None) -> float | None:
+    """Soft limit of one run in seconds: call, then set at run time, policy, task, the app's setting."""
     policy = task.policy
     named = policy.soft_timeout if policy is not None else None
-    limit = asked or named or task.soft_time_limit or conf_limit
+    limit = asked or set_now or named or task.soft_time_limit or conf_limit
     return float(limit) if limit and is_seconds(limit) else None
 
 

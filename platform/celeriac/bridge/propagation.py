@@ -75,7 +75,9 @@ def _along(app: Any, job: Any, request: Any, how: str) -> None:
         if request.chord:
             backend.on_chord_part_return(request, celery_states.SUCCESS, codec.decode_result(job.result))
     elif how in _REVOKED:
-        backend.mark_as_revoked(request.id, job.error or how, request, store_result=False)
+        # Celery tells the chord alone, and whoever waits for the end of the chain waits for ever.
+        revoked = TaskRevokedError(job.error or how)
+        backend.propagate_failure(request, revoked, None, call_errbacks=False, state=celery_states.REVOKED)
     elif held:
         # Held until a person acts; but whoever asked to be told of the failure is told, once.
         if request.errbacks:

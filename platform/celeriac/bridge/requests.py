@@ -11,6 +11,7 @@ from celery.utils.saferepr import saferepr
 from celery.worker.request import Request
 from celery.worker.state import task_ready
 
+from celeriac.bridge.policies import LIMITS
 from celeriac.bridge.undertaker import Undertaker
 from celeriac.fleet.here import here
 from celeriac.outcomes import Ref
@@ -34,9 +35,12 @@ class JobRequest(Request):
     def execute_using_pool(self, pool: Any, **kwargs: Any) -> Any:
         """One pool call, without limits of the pool's."""
         trace = fast_trace_task if self._app.use_fast_trace_task else trace_task_ret
+        request = self._request_dict
+        if self.task.limits_at_run_time is not None:
+            request = {**request, LIMITS: self.task.limits_at_run_time}
         return pool.apply_async(
             trace,
-            args=(self._type, self.id, self._request_dict, _NO_ARGUMENTS, None, None),
+            args=(self._type, self.id, request, _NO_ARGUMENTS, None, None),
             accept_callback=self.on_accepted,
             callback=self.on_success,
             error_callback=self.on_failure,

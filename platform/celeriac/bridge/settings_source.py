@@ -43,10 +43,11 @@ class DjangoSettings(Mapping[str, Any]):
             return default
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dir(settings))
+        # Settings are written in capitals; what else the object has (methods) can't be asked for by key.
+        return (name for name in dir(settings) if name.isupper())
 
     def __len__(self) -> int:
-        return len(dir(settings))
+        return sum(1 for _ in self)
 
     def __getattr__(self, name: str) -> Any:
         """Celery's loaders look at attributes of a configuration object, too."""

@@ -25,6 +25,9 @@ class LedgerTask(Task):
     #: The task's policy; ``None`` keeps Celery's meaning: one attempt.
     policy: Policy | None = None
 
+    #: Hard and soft limit that ``control.time_limit`` has set on this worker.
+    limits_at_run_time: tuple[float | None, float | None] | None = None
+
     @property
     def __trace__(self) -> Callable[..., Any] | None:
         return self.__dict__.get("_celeriac_trace")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Count
@@ -161,6 +161,13 @@ def not_running(queues: Collection[str], limit: int) -> list[Found]:
     """Unfinished jobs of *queues* that nobody runs."""
     live = Live.objects.using(conf.alias()).filter(queue__in=queues).exclude(status=Status.RUNNING.value)
     return _found(live.order_by("job_id"), limit)
+
+
+def stamped() -> Iterator[tuple[str, str]]:
+    """Public id and payload of every unfinished job that carries stamps. Read in pieces: a backlog may be large."""
+    live = Live.objects.using(conf.alias()).filter(job__payload__contains='"stamped_headers":')
+    rows = live.order_by("job_id").values_list("job__task_id", "job__alias", "job__payload")
+    return ((alias or str(task_id), payload) for task_id, alias, payload in rows.iterator(chunk_size=500))
 
 
 def parked_switch(types_off: Collection[str], limit: int) -> list[Found]:
