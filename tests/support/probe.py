@@ -173,6 +173,11 @@ def echo(*args: Any, **kwargs: Any) -> dict[str, Any]:
     return {"repr": repr((args, kwargs)), "args": list(args), "kwargs": kwargs}
 
 
+@app.task
+def do_nothing() -> None:
+    """Do nothing, and return nothing."""
+
+
 @app.task(bind=True)
 def fail(self: Any, word: str, message: str = "no") -> None:
     """Leave an effect and fail."""

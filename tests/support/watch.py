@@ -117,6 +117,11 @@ def runs_as(attempt: int, *results: Any) -> Callable[[], bool]:
     return running
 
 
+def worker_of(result: Any) -> Worker:
+    """The incarnation that a job ended on."""
+    return Worker.objects.get(id=job(result).worker)
+
+
 def incarnations(pid: int) -> Sequence[Worker]:
     """Every life of the worker process, oldest first."""
     return list(Worker.objects.filter(pid=pid).order_by("started_at"))

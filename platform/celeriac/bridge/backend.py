@@ -18,9 +18,9 @@ from kombu.exceptions import EncodeError
 
 from celeriac import conf, ids
 from celeriac.bridge import codec
-from celeriac.errors import ResultNotSerialisable, ResultTooLarge
+from celeriac.errors import PayloadUnreadable, ResultNotSerialisable, ResultTooLarge
 from celeriac.ledger import transitions
-from celeriac.models import Job
+from celeriac.models import ErrorEvent, Job, Worker
 from celeriac.run.current import current_of
 from celeriac.run.run import Ended
 from celeriac.settle.failure import describe
@@ -60,7 +60,9 @@ class LedgerBackend(DatabaseBackend):
         try:
             encoded = codec.encode_result(result) if store_result else None
         except (ResultNotSerialisable, ResultTooLarge) as exc:
-            raise _Unencodable(exc) from exc
+            # What Celery hands on is a copy that has lost its code.
+            run.raised = _Unencodable(exc)
+            raise run.raised from exc
         run.ended = Ended(celery_states.SUCCESS, result=encoded, request=request, value=result)
 
     def mark_as_failure(
@@ -172,7 +174,7 @@ class LedgerBackend(DatabaseBackend):
         if job is None:
             meta: dict[str, Any] = super()._get_task_meta_for(task_id)
             return meta
-        status = job.status
+        status, live = job.status, getattr(job, "live", None) if job.outcome is None else None
         state = CELERY_STATE[status] if status is not None else celery_states.PENDING
         meta = {
             "task_id": task_id,
@@ -182,22 +184,39 @@ class LedgerBackend(DatabaseBackend):
             "children": [],
             "date_done": job.ended_at,
             "name": job.task_type,
-            "retries": job.retry_count,
+            "retries": job.retry_count if live is None else live.retry_count,
             "queue": job.queue,
             "parent_id": str(job.parent_id) if job.parent_id else None,
         }
-        if status is Status.RUNNING and job.result is not None:
+        if status is Status.RUNNING and live is not None and job.result is not None:
             said = codec.decode_result(job.result)
-            if said["attempt"] == job.live.attempt:
+            if said["attempt"] == live.attempt:
                 meta |= {"status": said["state"], "result": said["meta"]}
         elif status is Status.SUCCEEDED:
             meta["result"] = codec.decode_result(job.result)
-        elif state in (celery_states.FAILURE, celery_states.RETRY, celery_states.REVOKED):
+        elif state in (celery_states.FAILURE, celery_states.RETRY):
+            meta |= self._failure_of(job, status)
+        elif state == celery_states.REVOKED:
             meta["result"] = self._exception_of(job, status)
+        if self.app.conf.find_value_for_key("extended", "result"):
+            meta |= _extended(job, live)
         return meta
 
-    def _exception_of(self, job: Job, status: Status | None) -> Any:
-        kind, _, message = (job.error or "").partition(": ")
+    def task_result_exists(self, task_id: str) -> bool:
+        """Whether *task_id* is known at all: a job, or a task outside the ledger that has left a result. One that waits is known, too."""
+        return Job.objects.using(conf.alias()).known_as(task_id).exists() or super().task_result_exists(task_id)
+
+    def _failure_of(self, job: Job, status: Status | None) -> dict[str, Any]:
+        """Exception and traceback of the last attempt. A job that will be tried again has its error in the event alone, redacted."""
+        last = ErrorEvent.objects.using(conf.alias()).filter(job_id=job.seq).order_by("-id").first()
+        error = f"{last.kind}: {last.message}" if last is not None and job.outcome is None else job.error
+        return {
+            "result": self._exception_of(job, status, error),
+            "traceback": (last.traceback or None) if last is not None else None,
+        }
+
+    def _exception_of(self, job: Job, status: Status | None, error: str | None = None) -> Any:
+        kind, _, message = (error or job.error or "").partition(": ")
         if status is Status.CANCELLED:
             return self.exception_to_python(
                 {"exc_type": "TaskRevokedError", "exc_module": "celery.exceptions", "exc_message": ["cancelled"]}
@@ -213,3 +232,15 @@ class LedgerBackend(DatabaseBackend):
         """The result is forgotten, the job is not: it is the ledger's."""
         if not Job.objects.using(conf.alias()).known_as(task_id).update(result=None):
             super()._forget(task_id)
+
+
+def _extended(job: Job, live: Any) -> dict[str, Any]:
+    """What ``result_extended`` adds: the arguments, and the worker of the last run."""
+    try:
+        body = codec.decode_payload(job.payload)
+    except PayloadUnreadable:
+        body = {"args": None, "kwargs": None}
+    ran_on = job.worker if live is None else live.worker
+    workers = Worker.objects.using(conf.alias()).filter(id__in=[ran_on] if ran_on else [])
+    worker = workers.values_list("hostname", flat=True).first()
+    return {"args": body["args"], "kwargs": body["kwargs"], "worker": worker}
