@@ -37,6 +37,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     "MAX_PAYLOAD_BYTES": Setting(1024 * 1024, int, "bytes", "Largest payload of one job.", 1024),
     "MAX_RESULT_BYTES": Setting(1024 * 1024, int, "bytes", "Largest result of one job.", 1024),
     "MAX_LOST": Setting(3, int, "deaths", "A job whose own process died so many times goes to the dead letters.", 1),
+    "MIRROR_RESULTS": Setting(False, bool, "", "Also write how jobs end to django-celery-results' TaskResult, for code that queries it."),
     "ADOPT": Setting(True, bool, "", "Messages of plain Celery become jobs. Off: they run as plain Celery, outside the ledger."),
     "QUEUES": Setting({}, dict, "queues", "Limits of a queue over the whole fleet: {'sms': {'concurrency': 8}} runs at most 8 of its jobs at once."),
     "TYPES": Setting({}, dict, "task types", "The same for a task type: {'shop.sms': {'concurrency': 2}}."),

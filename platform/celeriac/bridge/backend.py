@@ -230,8 +230,8 @@ class LedgerBackend(DatabaseBackend):
 
     def _forget(self, task_id: str) -> None:
         """The result is forgotten, the job is not: it is the ledger's."""
-        if not Job.objects.using(conf.alias()).known_as(task_id).update(result=None):
-            super()._forget(task_id)
+        Job.objects.using(conf.alias()).known_as(task_id).update(result=None)
+        super()._forget(task_id)  # a task outside the ledger, or the mirror of a job
 
 
 def _extended(job: Job, live: Any) -> dict[str, Any]:

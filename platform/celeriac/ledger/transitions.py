@@ -17,6 +17,7 @@ from django.db.models import Exists, F
 from celeriac import clock, codes, conf, ids, text
 from celeriac.asked import ADOPTED, PROPAGATE, NewJob
 from celeriac.ledger.dialects import postgres as sql
+from celeriac.ledger.dialects import postgres_mirror
 from celeriac.ledger.rows import Claimed, Moved, Staged, Why
 from celeriac.ledger.session import atomic, connection, fetch
 from celeriac.models import DeadLetter, ErrorEvent, History, Job, Live, Worker
@@ -231,7 +232,8 @@ def settle(
         f" AND l.child_pid = {int(only_child)}" if only_child else ""
     )
     settled: list[Ref] = []
-    if along is None and not elsewhere and len(plain) == len(outcomes):
+    mirrored = bool(conf.get("MIRROR_RESULTS"))
+    if along is None and not elsewhere and not mirrored and len(plain) == len(outcomes):
         settled = [m.ref for m in _end(outcomes, guard, wait)]
         if len(settled) == len(outcomes):
             return settled
@@ -254,6 +256,8 @@ def settle(
         if elsewhere:
             done = {ref.job for ref in settled}
             propagate_later({o.ref.job: o.arrow for o in outcomes if o.status in ENDED and o.ref.job in done})
+        if mirrored:
+            mirror([ref.job for ref in settled])
     return settled
 
 
@@ -385,6 +389,8 @@ def finish(
         _history([(m.ref, step, m.source, step.target, m.attempt) for m in ended], why)
         if tell:
             propagate_later({m.ref.job: step.name for m in ended})
+        if conf.get("MIRROR_RESULTS"):
+            mirror([m.ref.job for m in ended])
     return ended
 
 
@@ -402,6 +408,8 @@ def revive(job: int, fence: int, why: Why, payload: str | None = None, time_limi
             return None
         ref = Ref(job, rows[0][0])
         _history([(ref, step, Status.DEAD_LETTER, step.target, 0)], why)
+        if conf.get("MIRROR_RESULTS"):
+            fetch(postgres_mirror.REMOVE, {"jobs": [job]})
     return ref
 
 
@@ -413,7 +421,18 @@ def close(name: str, job: int, fence: int, why: Why) -> bool:
         if rows:
             _history([(Ref(job, fence), step, Status.DEAD_LETTER, step.target, rows[0][0])], why)
             propagate_later({job: name})
+            if conf.get("MIRROR_RESULTS"):
+                mirror([job])
     return bool(rows)
+
+
+def mirror(jobs: Sequence[int]) -> None:
+    """Write how *jobs* ended where django-celery-results keeps results (``CELERIAC["MIRROR_RESULTS"]``); of those that live on nothing is written.
+
+    In the transaction of the move itself, and last: the traceback is in the row that explains it. Nothing of ours ever reads it.
+    """
+    if jobs:
+        fetch(postgres_mirror.WRITE, {"jobs": sorted(jobs)})
 
 
 #: Somebody waits for its end: a chord, a chain, an errback, or whoever sent it by plain Celery.
