@@ -33,6 +33,9 @@ app.conf.task_routes = {
     "unknown.to.the.caller": "side",
 }
 
+if os.environ.get("CALLEE_SOFT"):
+    app.conf.worker_soft_shutdown_timeout = float(os.environ["CALLEE_SOFT"])
+
 AT_ONCE = Backoff(initial=0, jitter=0)
 
 
