@@ -10,11 +10,13 @@ from collections import Counter
 import psutil
 import pytest
 
+from celeriac.bridge.messages import own_queue
 from celeriac.models import Live, Worker
 from celeriac.states import Status
 from tests.support import effects, leader, probe, watch
 from tests.support.fleet import QUICKLY, Fleet
 from tests.support.processes import Member
+from tests.support.product import Product
 from tests.support.waiting import wait_until
 
 # A noisy machine's slack on what the design bounds; the measured figure is printed.
@@ -210,6 +212,32 @@ def test_a_child_that_is_stopped_before_it_is_handed_a_job_is_replaced_and_the_j
     assert effects.count("handed") == 3
     assert [watch.job(job).lost_count for job in jobs] == [0] * 3
     assert member.stop() == 0
+
+
+def test_a_worker_that_starts_anew_has_one_beat_as_before_and_leaves_neither_children_nor_a_queue_behind(
+    fleet: Fleet, product: Product
+) -> None:
+    schedule = product.folder / "beat-schedule"
+    member = fleet.worker("beaten", 1, extra=[*QUICKLY, "--beat", "--schedule", str(schedule)])
+    wait_until(lambda: len(member.children()) == 2, what="a pool child and a beat", dump=member.tail)
+    before = member.children()
+    first = watch.incarnations(member.pid)[-1]
+
+    member.freeze()
+    _given_up(member)
+    member.thaw()
+    _works_on_as_somebody_new(member, 1)
+
+    wait_until(
+        lambda: len(member.children()) == 2 and not any(child.is_running() for child in before),
+        what="a new pool child and a new beat alone",
+        dump=member.tail,
+    )
+    wait_until(lambda: not product.redis().keys(f"*{own_queue(first.pk)}*"), what="its queue is gone", dump=member.tail)
+    watch.ended(probe.note.apply_async(("beaten",), queue="beaten"))
+    second = watch.incarnations(member.pid)[-1]
+    assert member.stop() == 0
+    assert not product.redis().keys(f"*{own_queue(second.pk)}*")
 
 
 def test_a_main_process_that_stalls_alone_a_late_outcome_counts_only_under_review(
