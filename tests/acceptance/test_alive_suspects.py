@@ -55,7 +55,9 @@ class Supervised:
 def test_a_job_that_kills_its_whole_worker_ends_as_a_dead_letter_and_its_neighbours_pay_nothing(
     fleet: Fleet, gate: str
 ) -> None:
-    workers = Supervised(fleet, "poisoned", count=3, slots=2)
+    # Each loss but the last makes one neighbour a suspect, too, which stays aboard its next worker: with as many workers as neighbours
+    # there is always one without a suspect. With fewer the poison may have to wait for its place, a minute each time.
+    workers = Supervised(fleet, "poisoned", count=4, slots=2)
     neighbours = [probe.hold.apply_async(("neighbour", gate), queue="poisoned") for _ in range(4)]
     watch.comes_to(Status.RUNNING, *neighbours)
     begun = time.monotonic()
