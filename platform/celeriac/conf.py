@@ -39,6 +39,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     "MAX_LOST": Setting(3, int, "deaths", "A job whose own process died so many times goes to the dead letters.", 1),
     "MIRROR_RESULTS": Setting(False, bool, "", "Also write how jobs end to django-celery-results' TaskResult, for code that queries it."),
     "ADOPT": Setting(True, bool, "", "Messages of plain Celery become jobs. Off: they run as plain Celery, outside the ledger."),
+    "PLAIN_TASKS": Setting((), list, "names or globs", "Tasks that stay plain Celery, outside the ledger: ['reports.*']. `ledger=` of a task goes before it."),
     "QUEUES": Setting({}, dict, "queues", "Limits of a queue over the whole fleet: {'sms': {'concurrency': 8}} runs at most 8 of its jobs at once."),
     "TYPES": Setting({}, dict, "task types", "The same for a task type: {'shop.sms': {'concurrency': 2}}."),
     "STOP_GRACE": Setting(30.0, float, "seconds", "How long running jobs may go on after SIGTERM before they are handed back.", 0),

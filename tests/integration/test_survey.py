@@ -13,6 +13,7 @@ from pytest_django import Settings
 
 from celeriac import Celery, Policy
 from celeriac.bridge.survey import CHANGES, DECIDE, FINE, Remark, look_at
+from celeriac.errors import ConfigurationError
 
 
 class Base(celery.Task):
@@ -58,6 +59,23 @@ def test_base_classes_rates_and_serializers_are_seen(app: Celery) -> None:
     assert own(named(remarks, "base class")) == ["surveyed.based"]
     assert (named(remarks, "rate_limit").kind, own(named(remarks, "rate_limit"))) == (CHANGES, ["surveyed.based"])
     assert (named(remarks, "serializer").kind, own(named(remarks, "serializer"))) == (DECIDE, ["surveyed.pickled"])
+
+
+def test_tasks_that_are_left_out_are_named_and_nothing_is_to_be_decided_on_them(
+    app: Celery, settings: Settings
+) -> None:
+    app.task(name="surveyed.plain", ledger=False, rate_limit="1/s")(_nothing)
+    settings.CELERIAC = {"PLAIN_TASKS": ["surveyed.on*", "surveyed.pickled"]}
+    remarks = look_at(app)
+
+    assert own(named(remarks, "stay plain Celery")) == ["surveyed.once", "surveyed.pickled", "surveyed.plain"]
+    assert own(named(remarks, "rate_limit")) == ["surveyed.based"]
+    assert not [name for r in remarks if "at most once" in r.what for name in own(r)]
+
+
+def test_a_policy_on_a_task_that_is_left_out_is_an_error_that_names_the_remedy(app: Celery) -> None:
+    with pytest.raises(ConfigurationError, match="take one of them away"):
+        app.task(name="surveyed.torn", shared=False, ledger=False, policy=Policy())(_nothing)()
 
 
 def test_what_is_to_be_decided_comes_first(app: Celery) -> None:

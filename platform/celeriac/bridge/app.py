@@ -11,6 +11,7 @@ import click
 
 from celeriac import conf, ids
 from celeriac.bridge import policies, propagation
+from celeriac.bridge.plain import stays_plain
 from celeriac.bridge.task import mixed
 from celeriac.enqueue.bell import Bell
 
@@ -102,7 +103,7 @@ class Celery(celery.Celery):
 
     def send_task(self, name: str, args: Any = None, kwargs: Any = None, *more: Any, **options: Any) -> Any:
         """As in Celery; a job without an id of the caller's gets a time-ordered one."""
-        if len(more) < 3 and not options.get("task_id"):
+        if len(more) < 3 and not options.get("task_id") and not stays_plain(self, name):
             options["task_id"] = ids.new()
             options["celeriac_fresh"] = True
         return super().send_task(name, args, kwargs, *more, **options)
@@ -111,6 +112,13 @@ class Celery(celery.Celery):
     def producer_or_acquire(self, producer: Any = None) -> Iterator[Any]:
         """A producer that can't publish: what sends tasks writes rows. Broadcasts and events have pools of their own."""
         yield producer or _NullProducer()
+
+    @contextmanager
+    def publishing(self, producer: Any) -> Iterator[Any]:
+        """A producer for a task that stays plain Celery: *producer* if it can publish, or else one of the pool."""
+        usable = None if isinstance(producer, _NullProducer) else producer
+        with super().producer_or_acquire(usable) as able, able.connection._reraise_as_library_errors():
+            yield able
 
     @property
     def ring(self) -> Callable[[], None] | None:

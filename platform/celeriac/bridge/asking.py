@@ -53,6 +53,13 @@ def refuse_what_is_not_there_yet(options: Mapping[str, Any]) -> None:
             raise OptionNotSupported(f"{option}= is not part of this version. Nothing was enqueued.")
 
 
+def refuse_what_plain_celery_has_not(name: str, options: Mapping[str, Any]) -> None:
+    """An option that only the ledger understands would travel in a message's properties and be heeded by nobody."""
+    for option in ("biz_id", *_LATER):
+        if options.get(option) is not None:
+            raise OptionNotSupported(f"{option}= is for jobs, and {name!r} stays plain Celery. Nothing was sent.")
+
+
 def job_of(name: str, message: task_message, queue: str, priority: Any, options: Mapping[str, Any]) -> NewJob:
     """The job that *message* asks for.
 

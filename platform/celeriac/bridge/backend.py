@@ -1,7 +1,8 @@
 """The result backend: what the tracer stores is remembered by the run; what callers ask is answered from the ledger.
 
-A class attribute of the app (``backend_cls``), so that a project's ``backend=`` can't switch it off. Groups, chord counters and tasks
-outside the ledger stay with django-celery-results, in the same database.
+A class attribute of the app (``backend_cls``), so that a project's ``backend=`` can't switch it off. Groups and chord counters stay with
+django-celery-results, in the same database. Results of tasks outside the ledger go to the ``result_backend`` of the project, where their
+senders look; to django-celery-results where there is none.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 from celery import states as celery_states
+from celery.app.backends import by_url
 from celery.exceptions import TimeoutError as CeleryTimeout
+from django.utils.functional import cached_property
 from django_celery_results.backends import DatabaseBackend
+from django_celery_results.models import ChordCounter
 from kombu.exceptions import EncodeError
 
 from celeriac import conf, ids
@@ -21,7 +25,7 @@ from celeriac.bridge import codec
 from celeriac.errors import PayloadUnreadable, ResultNotSerialisable, ResultTooLarge
 from celeriac.ledger import transitions
 from celeriac.models import ErrorEvent, Job, Worker
-from celeriac.run.current import current_of
+from celeriac.run.current import current, current_of
 from celeriac.run.run import Ended
 from celeriac.settle.failure import describe
 from celeriac.states import CELERY_STATE, Status
@@ -40,8 +44,26 @@ class _Unencodable(ResultNotSerialisable, EncodeError):
         super().__init__(str(cause), code=cause.code)
 
 
+def configured_backend(app: Any) -> Any:
+    """The result backend that plain Celery would use with this project's settings."""
+    backend, url = by_url(app.conf.result_backend or "disabled://", app.loader)
+    return backend(app=app, url=url)
+
+
 class LedgerBackend(DatabaseBackend):
     """Remembers inside a run of the ledger; stores outside of one."""
+
+    @cached_property
+    def _elsewhere(self) -> Any | None:
+        """Where results of tasks outside the ledger are, if that isn't this database."""
+        if str(self.app.conf.result_backend or "disabled").startswith("disabled"):
+            return None
+        backend = configured_backend(self.app)
+        return None if isinstance(backend, DatabaseBackend) else backend
+
+    def _is_plain(self, task_id: str) -> bool:
+        """Whether *task_id* is a message's that no job stands for. What a run stores of others is written with its settle, or not at all."""
+        return current() is None and not _is_job(task_id)
 
     # ---- what the tracer says ------------------------------------------------------------------------------------------------
 
@@ -116,7 +138,20 @@ class LedgerBackend(DatabaseBackend):
             told_by_celery = "chord" in (getattr(request, "options", None) or {})
             if transitions.upstream_failed(ids.to_uuid(task_id)[0], describe(result, ""), tell=not told_by_celery):
                 return result
+        if self._elsewhere is not None and self._is_plain(task_id):
+            return self._elsewhere.store_result(task_id, result, state, traceback=traceback, request=request, **kwargs)
         return super().store_result(task_id, result, state, traceback=traceback, request=request, **kwargs)
+
+    def on_chord_part_return(self, request: Any, state: str, result: Any, **kwargs: Any) -> None:
+        """Counted where the chord was begun: here, or by a plain sender in the backend that it knows."""
+        if (
+            self._elsewhere is not None
+            and self._is_plain(request.id)
+            and not ChordCounter.objects.filter(group_id=request.group).exists()
+        ):
+            self._elsewhere.on_chord_part_return(request, state, result, **kwargs)
+        else:
+            super().on_chord_part_return(request, state, result, **kwargs)
 
     def propagate_failure(
         self,
@@ -172,7 +207,10 @@ class LedgerBackend(DatabaseBackend):
     def _get_task_meta_for(self, task_id: str) -> dict[str, Any]:
         job = Job.objects.using(conf.alias()).known_as(task_id).with_status().first()
         if job is None:
+            # The end of a chain whose job has failed is here, written with that failure; what plain messages came to, elsewhere.
             meta: dict[str, Any] = super()._get_task_meta_for(task_id)
+            if meta["status"] == celery_states.PENDING and self._elsewhere is not None:
+                meta = self._elsewhere._get_task_meta_for(task_id)
             return meta
         status, live = job.status, getattr(job, "live", None) if job.outcome is None else None
         state = CELERY_STATE[status] if status is not None else celery_states.PENDING
@@ -204,7 +242,9 @@ class LedgerBackend(DatabaseBackend):
 
     def task_result_exists(self, task_id: str) -> bool:
         """Whether *task_id* is known at all: a job, or a task outside the ledger that has left a result. One that waits is known, too."""
-        return Job.objects.using(conf.alias()).known_as(task_id).exists() or super().task_result_exists(task_id)
+        if _is_job(task_id) or super().task_result_exists(task_id):
+            return True
+        return self._elsewhere is not None and bool(self._elsewhere.task_result_exists(task_id))
 
     def _failure_of(self, job: Job, status: Status | None) -> dict[str, Any]:
         """Exception and traceback of the last attempt. A job that will be tried again has its error in the event alone, redacted."""
@@ -232,6 +272,12 @@ class LedgerBackend(DatabaseBackend):
         """The result is forgotten, the job is not: it is the ledger's."""
         Job.objects.using(conf.alias()).known_as(task_id).update(result=None)
         super()._forget(task_id)  # a task outside the ledger, or the mirror of a job
+        if self._elsewhere is not None and not _is_job(task_id):
+            self._elsewhere.forget(task_id)
+
+
+def _is_job(task_id: str) -> bool:
+    return Job.objects.using(conf.alias()).known_as(task_id).exists()
 
 
 def _extended(job: Job, live: Any) -> dict[str, Any]:

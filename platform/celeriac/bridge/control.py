@@ -7,11 +7,13 @@ from typing import Any
 
 from celery.app.control import Control
 from celery.utils.time import rate
+from celery.worker import control as celery_control
 from celery.worker.control import control_command
 from kombu.utils.functional import maybe_list
 
 from celeriac import conf
 from celeriac.bridge import codec
+from celeriac.bridge.plain import stays_plain
 from celeriac.errors import PayloadUnreadable
 from celeriac.guard import controls
 from celeriac.ledger import queries, transitions
@@ -77,8 +79,11 @@ class LedgerControl(Control):
     def rate_limit(self, task_name: str, rate_limit: Any, destination: Any = None, **kwargs: Any) -> Any:
         """Set the rate of a task type for the whole fleet, until it is set again: jobs are held back where they are dispatched.
 
-        *destination* has no meaning: a third party knows nothing of workers. Raises ``ValueError`` for what is no rate.
+        *destination* has no meaning: a third party knows nothing of workers. Raises ``ValueError`` for what is no rate. A task that stays
+        plain Celery has its limit on each worker, as there.
         """
+        if stays_plain(self.app, task_name):
+            return super().rate_limit(task_name, rate_limit, destination, **kwargs)
         set_rate(task_name, rate_limit)
         return [{"ok": "new rate limit set"}] if kwargs.get("reply") else None
 
@@ -127,6 +132,8 @@ def set_rate(task_type: str, limit: Any, actor: str = "control") -> None:
 )
 def _rate_limit(state: Any, task_name: str, rate_limit: Any, **kwargs: Any) -> dict[str, str]:
     """``celery control rate_limit``: each worker is asked and writes the same."""
+    if stays_plain(state.app, task_name):
+        return dict(celery_control.rate_limit(state, task_name, rate_limit, **kwargs))
     try:
         rate(rate_limit)
     except (ValueError, KeyError):
@@ -142,6 +149,8 @@ def _rate_limit(state: Any, task_name: str, rate_limit: Any, **kwargs: Any) -> d
 )
 def _time_limit(state: Any, task_name: str, hard: Any = None, soft: Any = None, **kwargs: Any) -> dict[str, str]:
     """``control.time_limit``: for what begins on this worker from now on. Limits are read in children, and travel there with each job."""
+    if stays_plain(state.app, task_name):
+        return dict(celery_control.time_limit(state, task_name=task_name, hard=hard, soft=soft, **kwargs))
     task = state.app.tasks.get(task_name)
     if task is None:
         return {"error": "unknown task"}

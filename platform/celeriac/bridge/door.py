@@ -7,6 +7,8 @@ is sent from inside a run is told apart:
   roll itself back);
 * by the tracer after the body (``_retry_publish`` brackets it): *held*, and written with a settled success;
 * anything else: a job like any other, in the transaction that is open in the body.
+
+Tasks that stay plain Celery (``bridge.plain``) pass through to Celery's own sender, at once, wherever they are sent from.
 """
 
 from __future__ import annotations
@@ -25,8 +27,14 @@ from kombu import Queue
 from kombu.utils.functional import maybe_list
 
 from celeriac.asked import ADOPTED, NewJob
-from celeriac.bridge.asking import job_of, queue_name, refuse_what_is_not_there_yet
+from celeriac.bridge.asking import (
+    job_of,
+    queue_name,
+    refuse_what_is_not_there_yet,
+    refuse_what_plain_celery_has_not,
+)
 from celeriac.bridge.messages import broker_queue
+from celeriac.bridge.plain import stays_plain
 from celeriac.enqueue.accept import accept
 from celeriac.run.current import current, current_of
 from celeriac.run.run import Run, Wish
@@ -158,11 +166,31 @@ class Door(AMQP):
 
     @property
     def create_task_message(self) -> Callable[..., task_message]:
-        return self.as_task_v2
+        return self._make
 
     @property
     def send_task_message(self) -> Callable[..., None]:
-        return self._write
+        return self._send
+
+    def _make(self, task_id: str, name: str, *args: Any, **options: Any) -> task_message:
+        if not self._plainly(task_id, name):
+            return self.as_task_v2(task_id, name, *args, **options)
+        # Not by Celery's table of protocols: that has found our method there.
+        make = self.as_task_v1 if self.app.conf.task_protocol == 1 else super().as_task_v2
+        message: task_message = make(task_id, name, *args, **options)
+        return message
+
+    def _send(self, producer: Any, name: str, message: task_message, **options: Any) -> None:
+        if not self._plainly(message.properties["correlation_id"], name):
+            self._write(producer, name, message, **options)
+            return
+        refuse_what_plain_celery_has_not(name, options)
+        with self.app.publishing(producer) as able:
+            super().send_task_message(able, name, message, **options)
+
+    def _plainly(self, task_id: str, name: str) -> bool:
+        """A job goes on as a job: its own retry and what takes its place are no messages, whatever the task says by now."""
+        return stays_plain(self.app, name) and current_of(task_id) is None
 
     def _write(
         self,

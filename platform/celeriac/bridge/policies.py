@@ -12,7 +12,7 @@ from typing import Any, Final
 from celery.exceptions import Ignore, Reject, Retry
 
 from celeriac import conf
-from celeriac.errors import RetryLater
+from celeriac.errors import ConfigurationError, RetryLater
 from celeriac.policy import DEFAULT, is_seconds
 from celeriac.run.current import current_of
 from celeriac.run.run import Wish
@@ -34,6 +34,10 @@ def apply(task: Any) -> None:
     if hasattr(task, "_celeriac_run"):
         return
     policy = task.policy
+    if policy is not None and task.ledger is False:
+        raise ConfigurationError(
+            f"Task {task.name!r} has a policy= and ledger=False. A policy is the ledger's: take one of them away."
+        )
     if policy is not None and (policy.max_retries is not None or type(task).max_retries == 3):
         # An explicit self.retry() obeys the same bound as the policy.
         task.max_retries = policy.over(DEFAULT).max_retries

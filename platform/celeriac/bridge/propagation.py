@@ -11,7 +11,6 @@ from typing import Any
 
 from celery import states as celery_states
 from celery._state import connect_on_app_finalize
-from celery.app.backends import by_url
 from celery.exceptions import TaskRevokedError
 from django.db import transaction
 
@@ -32,6 +31,7 @@ def add(app: Any) -> None:
         lazy=False,
         shared=False,
         ignore_result=True,
+        ledger=True,
         policy=Policy(max_retries=10, backoff=Backoff(1, cap=600, jitter=1)),
     )
     def propagate(seq: int, fence: int, how: str) -> None:
@@ -62,6 +62,7 @@ def once(app: Any, seq: int, fence: int, how: str) -> None:
 
 def _along(app: Any, job: Any, request: Any, how: str) -> None:
     from celeriac.bridge import codec
+    from celeriac.bridge.backend import configured_backend
     from celeriac.bridge.door import telling
 
     task = app.tasks.get(job.task_type)
@@ -70,7 +71,7 @@ def _along(app: Any, job: Any, request: Any, how: str) -> None:
     held = job.outcome == "DEAD_LETTER" and not _propagates(task)
     if request.get(ADOPTED):
         with telling():
-            _tell(_senders(app), request, job.outcome, held, codec.decode_result(job.result), exc, how)
+            _tell(configured_backend(app), request, job.outcome, held, codec.decode_result(job.result), exc, how)
     elif job.outcome == "SUCCEEDED":
         if request.chord:
             backend.on_chord_part_return(request, celery_states.SUCCESS, codec.decode_result(job.result))
@@ -85,12 +86,6 @@ def _along(app: Any, job: Any, request: Any, how: str) -> None:
     else:
         # Of what a person ignores the errbacks have been told when it became a dead letter; of what was replaced, by the canvas.
         backend.propagate_failure(request, exc, None, call_errbacks=how not in ("ignored", "upstream_failed"))
-
-
-def _senders(app: Any) -> Any:
-    """The result backend that plain Celery would use with this project's settings, where senders look."""
-    backend, url = by_url(app.conf.result_backend or "disabled://", app.loader)
-    return backend(app=app, url=url)
 
 
 def _tell(backend: Any, request: Any, outcome: str, held: bool, value: Any, exc: Any, how: str) -> None:

@@ -1,7 +1,7 @@
 """What the worker does with a message, per task: ``Task.Strategy``.
 
 A job of the ledger: one request, one pool call. A message of plain Celery is adopted, or goes to Celery's own strategy where the project wants
-that (``CELERIAC["ADOPT"]``).
+that: for all (``CELERIAC["ADOPT"]``), or for this task (``bridge.plain``).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from celery.worker.state import task_reserved
 from celeriac import conf
 from celeriac.bridge.adoption import adopt
 from celeriac.bridge.messages import ref_of
+from celeriac.bridge.plain import stays_plain
 from celeriac.bridge.requests import JobRequest, LateTask
 
 logger = get_logger(__name__)
@@ -25,8 +26,9 @@ logger = get_logger(__name__)
 
 def default(task: Any, app: Any, consumer: Any, **kwargs: Any) -> Callable[..., None]:
     """The message handler of *task* on this worker."""
-    plain = celery_strategy.default(LateTask(task), app, consumer, **kwargs)
-    adopts = conf.get("ADOPT")
+    left_alone = stays_plain(app, task.name)
+    plain = celery_strategy.default(task if left_alone else LateTask(task), app, consumer, **kwargs)
+    adopts = conf.get("ADOPT") and not left_alone
     ack_early = consumer.connection.transport.driver_type == "redis"
     eventer = consumer.event_dispatcher
 

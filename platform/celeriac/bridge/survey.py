@@ -10,6 +10,7 @@ from celery import Task, current_app
 from django.conf import settings
 
 from celeriac import conf
+from celeriac.bridge.plain import stays_plain
 
 CHANGES: Final = "changes"
 DECIDE: Final = "decide"
@@ -66,10 +67,19 @@ def _setup(app: Any) -> Iterator[Remark]:
 
 def _tasks(tasks: dict[str, Any]) -> Iterator[Remark]:
     yield Remark(FINE, f"{len(tasks)} task(s) are registered", "each keeps Celery's meaning until it is given a Policy")
+    plain = tuple(name for name, task in tasks.items() if stays_plain(task.app, name))
+    tasks = {name: task for name, task in tasks.items() if name not in plain}
     based = tuple(name for name, task in tasks.items() if _base(task) is not None)
     limited = tuple(name for name, task in tasks.items() if task.rate_limit is not None)
     other = tuple(name for name, task in tasks.items() if task.serializer not in (None, "json"))
     once = tuple(n for n, t in tasks.items() if getattr(t, "policy", None) is None and not t.acks_late)
+    if plain:
+        yield Remark(
+            FINE,
+            f"{len(plain)} task(s) stay plain Celery",
+            'by ledger=False or CELERIAC["PLAIN_TASKS"]: no ledger',
+            plain,
+        )
     if once and conf.get("ON_LOST") == "again":
         yield Remark(
             DECIDE,

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from celery import Task
+from celery.contrib.django.task import DjangoTask
 
+from celeriac.bridge.plain import stays_plain
 from celeriac.policy import Policy
 from celeriac.run.current import current_of
 
 
-class LedgerTask(Task):
+class LedgerTask(DjangoTask):
     """What the ledger needs of a task class."""
 
     abstract = True
@@ -24,6 +25,9 @@ class LedgerTask(Task):
 
     #: The task's policy; ``None`` keeps Celery's meaning: one attempt.
     policy: Policy | None = None
+
+    #: ``False``: plain Celery, outside the ledger; ``True``: a job, whatever the setting says; ``None``: as ``CELERIAC["PLAIN_TASKS"]`` says.
+    ledger: bool | None = None
 
     #: Hard and soft limit that ``control.time_limit`` has set on this worker.
     limits_at_run_time: tuple[float | None, float | None] | None = None
@@ -64,12 +68,17 @@ class LedgerTask(Task):
     def delay_on_commit(self, *args: Any, **kwargs: Any) -> Any:
         """``delay``: the row is written inside the transaction and committed with it. Returns the result at once.
 
-        Celery's own waits for the commit: a process that dies right after it has lost the job, and its caller gets no id.
+        Celery's own waits for the commit: a process that dies right after it has lost the job, and its caller gets no id. A task that stays
+        plain Celery is sent after the commit, as there.
         """
+        if stays_plain(self.app, self.name):
+            return super().delay_on_commit(*args, **kwargs)
         return self.delay(*args, **kwargs)
 
     def apply_async_on_commit(self, *args: Any, **kwargs: Any) -> Any:
         """``apply_async``, for the same reason."""
+        if stays_plain(self.app, self.name):
+            return super().apply_async_on_commit(*args, **kwargs)
         return self.apply_async(*args, **kwargs)
 
 
